@@ -1,0 +1,47 @@
+# Flags live in one interface target; modules name only their sources and the modules below them.
+add_library(surefit_options INTERFACE)
+target_compile_options(surefit_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wold-style-cast
+  -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi)
+if(SUREFIT_WARNINGS_AS_ERRORS)
+  target_compile_options(surefit_options INTERFACE -Werror)
+endif()
+if(SUREFIT_ASSERTIONS)
+  target_compile_definitions(surefit_options INTERFACE _GLIBCXX_ASSERTIONS)
+endif()
+if(SUREFIT_SANITIZE)
+  target_compile_options(surefit_options INTERFACE
+    -fsanitize=${SUREFIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(surefit_options INTERFACE -fsanitize=${SUREFIT_SANITIZE})
+endif()
+
+# surefit_module(NAME SOURCES... DEPENDS modules... LINK libraries...)
+function(surefit_module name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  add_library(surefit_${name} STATIC ${arg_SOURCES})
+  target_include_directories(surefit_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(surefit_${name} PRIVATE $<BUILD_INTERFACE:surefit_options>)
+  target_link_libraries(surefit_${name} PUBLIC ${arg_LINK})
+  foreach(module ${arg_DEPENDS})
+    target_link_libraries(surefit_${name} PUBLIC surefit_${module})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY SUREFIT_MODULES surefit_${name})
+endfunction()
+
+# surefit_test(NAME SOURCES... DEPENDS modules...): one test binary per module.
+function(surefit_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPENDS;LINK" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name}_test ${arg_SOURCES})
+  target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${name}_test PRIVATE surefit_options GTest::gtest GTest::gtest_main ${arg_LINK})
+  foreach(module ${arg_DEPENDS})
+    target_link_libraries(${name}_test PRIVATE surefit_${module})
+  endforeach()
+  add_test(NAME ${name} COMMAND ${name}_test)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT})
+endfunction()
