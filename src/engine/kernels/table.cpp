@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/table.hpp"
+
+#define SUREFIT_STRING(x) #x
+#define SUREFIT_NAME(x) SUREFIT_STRING(x)
+
+namespace surefit::kernels::SUREFIT_ISA {
+
+KernelTable make_table() {
+  KernelTable table;
+  table.isa = SUREFIT_NAME(SUREFIT_ISA);
+  return table;
+}
+
+}  // namespace surefit::kernels::SUREFIT_ISA
