@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/graph.hpp"
+
+#include "base/check.hpp"
+#include "graph/autodiff.hpp"
+
+namespace surefit {
+
+void Op::gradient(GradientBuilder&) const {
+  throw InternalError(fmt::format("[{}] has no gradient", kind()));
+}
+
+Layout Op::preferred_layout(std::size_t, const ValueType& type) const { return type.layout; }
+
+std::shared_ptr<const Op> Op::absorb(const Op&, std::size_t, std::span<const ValueType>) const {
+  return nullptr;
+}
+
+const Value& Graph::value(ValueId id) const {
+  SUREFIT_CHECK(id >= 0 && id < static_cast<int>(values_.size()), "value {} of {}", id, values_.size());
+  return values_[static_cast<std::size_t>(id)];
+}
+
+const Node& Graph::node(NodeId id) const {
+  SUREFIT_CHECK(id >= 0 && id < static_cast<int>(nodes_.size()), "node {} of {}", id, nodes_.size());
+  return nodes_[static_cast<std::size_t>(id)];
+}
+
+ValueId Graph::add_input(std::string name, ValueType type, Category category) {
+  const auto id = static_cast<ValueId>(values_.size());
+  values_.push_back({id, std::move(type), category, Source::kInput, kNone, kNone, std::move(name)});
+  return id;
+}
+
+ValueId Graph::add_persistent(std::string name, ValueType type, Category category) {
+  type.batched = false;
+  const auto id = static_cast<ValueId>(values_.size());
+  values_.push_back({id, std::move(type), category, Source::kPersistent, kNone, kNone, std::move(name)});
+  return id;
+}
+
+ValueId Graph::add_view(ValueId id, ValueType type, std::string name) {
+  const Value& original = value(root(id));
+  SUREFIT_CHECK(type.stored_bytes() == original.type.stored_bytes() &&
+                    type.batched == original.type.batched,
+                "view of {} as {}", original.type.to_string(), type.to_string());
+  const auto view = static_cast<ValueId>(values_.size());
+  const Value made{view, std::move(type), original.category, original.source, original.producer,
+                   original.id, std::move(name)};
+  values_.push_back(made);
+  return view;
+}
+
+ValueId Graph::root(ValueId id) const {
+  const ValueId origin = value(id).view_of;
+  return origin == kNone ? id : origin;
+}
+
+ValueId Graph::convert(ValueId id, Layout layout, const std::string& layer, Phase phase) {
+  const std::int64_t key = std::int64_t{id} * 2 + (layout == Layout::kBlocked ? 1 : 0);
+  const auto found = conversions_.find(key);
+  if (found != conversions_.end()) return found->second;
+  const ValueId converted = add1(structural_.convert(layout), {id}, layer, phase);
+  conversions_[key] = converted;
+  return converted;
+}
+
+std::vector<ValueId> Graph::add(std::shared_ptr<const Op> op, std::vector<ValueId> inputs,
+                                std::string layer, Phase phase, Category category) {
+  std::vector<ValueType> types;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const ValueType& type = value(inputs[i]).type;
+    const Layout wanted = op->preferred_layout(i, type);
+    if (wanted != type.layout) inputs[i] = convert(inputs[i], wanted, layer, phase);
+    types.push_back(value(inputs[i]).type);
+  }
+  Node node;
+  node.id = static_cast<NodeId>(nodes_.size());
+  std::vector<ValueType> outputs = op->infer(types);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto id = static_cast<ValueId>(values_.size());
+    std::string name = outputs.size() == 1 ? fmt::format("{}/{}", layer, op->kind())
+                                           : fmt::format("{}/{}:{}", layer, op->kind(), i);
+    values_.push_back({id, std::move(outputs[i]), category, Source::kNode, node.id, kNone, std::move(name)});
+    node.outputs.push_back(id);
+  }
+  node.op = std::move(op);
+  node.inputs = std::move(inputs);
+  node.layer = std::move(layer);
+  node.phase = phase;
+  nodes_.push_back(node);
+  return nodes_.back().outputs;
+}
+
+ValueId Graph::add1(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string layer,
+                    Phase phase, Category category) {
+  const std::vector<ValueId> outputs =
+      add(std::move(op), std::move(inputs), std::move(layer), phase, category);
+  SUREFIT_CHECK(outputs.size() == 1, "{} outputs where one was expected", outputs.size());
+  return outputs[0];
+}
+
+std::vector<ValueType> Graph::input_types(const Node& node) const {
+  std::vector<ValueType> types;
+  for (const ValueId id : node.inputs) types.push_back(value(id).type);
+  return types;
+}
+
+std::vector<ValueType> Graph::output_types(const Node& node) const {
+  std::vector<ValueType> types;
+  for (const ValueId id : node.outputs) types.push_back(value(id).type);
+  return types;
+}
+
+std::vector<std::vector<NodeId>> Graph::readers() const {
+  std::vector<std::vector<NodeId>> result(values_.size());
+  for (const Node& node : nodes_) {
+    for (const ValueId id : node.inputs) {
+      std::vector<NodeId>& list = result[static_cast<std::size_t>(root(id))];
+      if (list.empty() || list.back() != node.id) list.push_back(node.id);
+    }
+  }
+  return result;
+}
+
+void Graph::set_nodes(std::vector<Node> nodes) {
+  nodes_ = std::move(nodes);
+  for (Value& value : values_) value.producer = kNone;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i].id = static_cast<NodeId>(i);
+    for (const ValueId id : nodes_[i].outputs) values_[static_cast<std::size_t>(id)].producer = nodes_[i].id;
+  }
+  for (Value& value : values_) {
+    if (value.view_of != kNone) value.producer = values_[static_cast<std::size_t>(value.view_of)].producer;
+  }
+}
+
+void Graph::check() const {
+  std::vector<bool> ready(values_.size(), false), mutated(values_.size(), false);
+  for (const Value& value : values_) {
+    if (value.source != Source::kNode && value.view_of == kNone) ready[static_cast<std::size_t>(value.id)] = true;
+  }
+  for (const Node& node : nodes_) {
+    for (const ValueId id : node.inputs) {
+      const auto at = static_cast<std::size_t>(root(id));
+      SUREFIT_CHECK(ready[at], "node {} ({}) reads '{}' before it is written", node.id, node.op->kind(),
+                    value(id).name);
+      SUREFIT_CHECK(!mutated[at], "node {} ({}) reads '{}' after its update", node.id, node.op->kind(),
+                    value(id).name);
+    }
+    for (const int position : node.op->mutated_inputs()) {
+      mutated[static_cast<std::size_t>(root(node.inputs[static_cast<std::size_t>(position)]))] = true;
+    }
+    for (const ValueId id : node.outputs) {
+      SUREFIT_CHECK(!ready[static_cast<std::size_t>(id)], "'{}' is written twice", value(id).name);
+      ready[static_cast<std::size_t>(id)] = true;
+    }
+  }
+  for (const ValueId id : kept_) {
+    SUREFIT_CHECK(ready[static_cast<std::size_t>(root(id))], "kept value '{}' is never written", value(id).name);
+  }
+}
+
+}  // namespace surefit

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph IR: values and nodes in execution order. Forward, backward and update nodes are all alike; layers emit
+// them and nobody asks a layer's type afterwards.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graph/op.hpp"
+#include "graph/value.hpp"
+
+namespace surefit {
+
+enum class Phase : std::uint8_t { kForward, kBackward, kUpdate };
+
+struct Node {
+  NodeId id = kNone;
+  std::shared_ptr<const Op> op;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::string layer;  // the layer that emitted it, for people
+  Phase phase = Phase::kForward;
+};
+
+// Nodes that the graph itself inserts; handed in because kernels live above the graph.
+struct StructuralOps {
+  std::shared_ptr<const Op> (*convert)(Layout to) = nullptr;  // one input, the same values in another layout
+  std::shared_ptr<const Op> (*accumulate)() = nullptr;        // two inputs of one type, their sum
+};
+
+class Graph {
+ public:
+  explicit Graph(StructuralOps structural) : structural_(structural) {}
+
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const Value& value(ValueId id) const;
+  const Node& node(NodeId id) const;
+
+  // A value filled from outside each step.
+  ValueId add_input(std::string name, ValueType type, Category category = Category::kData);
+  // A value that lives between steps.
+  ValueId add_persistent(std::string name, ValueType type, Category category);
+
+  // Appends a node behind all others; converts input layouts where the op prefers another one.
+  std::vector<ValueId> add(std::shared_ptr<const Op> op, std::vector<ValueId> inputs,
+                           std::string layer, Phase phase, Category category = Category::kActivations);
+  // The single output of a node that has one.
+  ValueId add1(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string layer, Phase phase,
+               Category category = Category::kActivations);
+
+  // The same memory seen as another type of as many stored bytes; costs nothing.
+  ValueId add_view(ValueId id, ValueType type, std::string name);
+  // The value that owns the memory of `id`.
+  ValueId root(ValueId id) const;
+  const StructuralOps& structural() const { return structural_; }
+
+  // Values that must survive to the end of the step (loss, metrics, predictions).
+  void keep(ValueId id) { kept_.push_back(id); }
+  const std::vector<ValueId>& kept() const { return kept_; }
+
+  std::vector<ValueType> input_types(const Node& node) const;
+  std::vector<ValueType> output_types(const Node& node) const;
+  // For each value, the nodes that read it or a view of it, in order.
+  std::vector<std::vector<NodeId>> readers() const;
+  // Replaces the nodes by these, in order; ids are assigned anew, values stay.
+  void set_nodes(std::vector<Node> nodes);
+
+  // Every node reads only what earlier nodes, inputs or persistents provide; mutated persistents are not read
+  // afterwards. Throws InternalError.
+  void check() const;
+
+ private:
+  ValueId convert(ValueId id, Layout layout, const std::string& layer, Phase phase);
+
+  StructuralOps structural_;
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<ValueId> kept_;
+  // One conversion per value and layout serves all its readers.
+  std::unordered_map<std::int64_t, ValueId> conversions_;
+};
+
+// Joins neighbouring nodes as their ops allow (Op::absorb), in order, until nothing changes. Runs before autodiff, on
+// every graph alike, so that the budget can never change what is computed. Value ids stay.
+void fuse(Graph& graph);
+
+}  // namespace surefit

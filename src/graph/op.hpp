@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The seam between what a layer means and how it runs. An Op declares; its Kernel computes. Neither allocates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/value.hpp"
+
+namespace surefit {
+
+// How a node relates to the batch; decides where a plan may split it.
+enum class BatchRole : std::uint8_t {
+  kPerSample,  // sample n of every output depends on sample n of the batched inputs alone
+  kReduction,  // outputs are not batched: accumulated over samples in order
+  kBatchFree,  // no batched operand at all
+};
+
+// What the planner must know of a node. Pure function of shapes: never of budget, threads or the day.
+struct OpTraits {
+  BatchRole role = BatchRole::kPerSample;
+  // Independent tasks: per sample for kPerSample, of the outputs for kReduction and kBatchFree.
+  int blocks = 1;
+  // Tasks of a kPerSample node take this many samples at once where they can (weights are read once for all of
+  // them); it never changes a bit.
+  int samples_per_task = 1;
+  // A kReduction may only be cut between groups at multiples of this many samples.
+  int sample_grain = 1;
+  // Output 0 may take the memory of this input (same bytes, last use), or kNone.
+  int in_place_input = kNone;
+  std::size_t thread_scratch_bytes = 0;  // one per running thread
+  std::size_t shared_scratch_bytes = 0;  // one per node
+  // Cost model: fixed constants, not measurements, so that plan and train agree on any day.
+  double flops_per_sample = 0;
+  double flops_per_step = 0;
+  double efficiency = 0.6;  // share of the machine's peak that the kernel reaches
+};
+
+// The facts of the running step that kernels may read.
+struct StepContext {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;           // optimizer steps done before this one
+  std::int64_t samples = 0;         // of this logical batch; smaller than the plan's in a ragged last batch
+  double loss_scale = 1;            // multiplies the seed of the backward pass
+  double learning_rate = 0;
+  const std::int64_t* sample_ids = nullptr;  // per sample of the batch, for randomness keyed by sample
+};
+
+// Memory of one operand: sample n lies at base + (n - first_sample) * sample_bytes; unbatched operands have
+// sample_bytes 0.
+struct Operand {
+  std::byte* base = nullptr;
+  std::size_t sample_bytes = 0;
+  std::int64_t first_sample = 0;
+
+  template <typename T = float>
+  T* at(std::int64_t sample = 0) const {
+    return reinterpret_cast<T*>(
+        base + static_cast<std::ptrdiff_t>(sample - first_sample) * static_cast<std::ptrdiff_t>(sample_bytes));
+  }
+};
+
+// One task: samples [begin, end) of one block on one thread.
+struct Task {
+  const StepContext* step = nullptr;
+  std::span<const Operand> inputs;
+  std::span<const Operand> outputs;
+  std::int64_t begin = 0, end = 0;
+  int block = 0;
+  int thread = 0;
+  std::byte* thread_scratch = nullptr;
+  std::byte* shared_scratch = nullptr;
+};
+
+// The bound computation of one node. run() is called from many threads at once on different tasks.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  // A kReduction overwrites its outputs when task.begin == 0 and accumulates otherwise.
+  virtual void run(const Task& task) const = 0;
+  // What will run, for `summary --kernels`: "own winograd 4x4", "onednn jit:avx2".
+  virtual std::string implementation() const = 0;
+};
+
+class GradientBuilder;
+
+class Op {
+ public:
+  virtual ~Op() = default;
+  virtual std::string_view kind() const = 0;  // "conv2d", "conv2d_backward_weights"
+  // Types of the outputs for these inputs; throws ConfigError where they do not fit.
+  virtual std::vector<ValueType> infer(std::span<const ValueType> inputs) const = 0;
+  virtual OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType> outputs) const = 0;
+  virtual std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs,
+                                       std::span<const ValueType> outputs, int threads) const = 0;
+  // Emits the nodes that carry gradients from the outputs to the inputs. The default refuses.
+  virtual void gradient(GradientBuilder& builder) const;
+  // Layout wanted for input `index`, so that the graph can insert a conversion; the default takes what comes.
+  virtual Layout preferred_layout(std::size_t index, const ValueType& type) const;
+  // Fuses with the sole consumer of output 0, taking over its other inputs behind the own ones: returns the joint
+  // op, or nothing. `consumer_input` is the position at which our output enters the consumer.
+  virtual std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t consumer_input,
+                                           std::span<const ValueType> inputs) const;
+  // Persistent inputs (by position) that the node overwrites: optimizer updates, running statistics.
+  virtual std::vector<int> mutated_inputs() const { return {}; }
+  // Recomputing gives the same result and has no side effect.
+  bool pure() const { return mutated_inputs().empty(); }
+};
+
+}  // namespace surefit

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/pack.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+
+#include "base/philox.hpp"
+
+namespace surefit {
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
+
+bool overlap_in_time(const PackItem& a, const PackItem& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+// Items that meet in time, for each item: the same for every order, so found once.
+std::vector<std::vector<int>> find_conflicts(const std::vector<PackItem>& items) {
+  std::vector<std::vector<int>> conflicts(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    for (std::size_t j = i + 1; j < items.size(); ++j) {
+      if (!overlap_in_time(items[i], items[j])) continue;
+      conflicts[i].push_back(static_cast<int>(j));
+      conflicts[j].push_back(static_cast<int>(i));
+    }
+  }
+  return conflicts;
+}
+
+// Places items in the given order, each into the tightest gap between those already placed.
+std::size_t place(std::vector<PackItem>& items, const std::vector<int>& order,
+                  const std::vector<std::vector<int>>& conflicts) {
+  constexpr std::size_t kUnplaced = std::numeric_limits<std::size_t>::max();
+  for (PackItem& item : items) item.offset = kUnplaced;
+  std::size_t arena = 0;
+  std::vector<std::pair<std::size_t, std::size_t>> taken;
+  for (const int index : order) {
+    PackItem& item = items[static_cast<std::size_t>(index)];
+    const std::size_t bytes = aligned(item.bytes);
+    taken.clear();
+    for (const int other : conflicts[static_cast<std::size_t>(index)]) {
+      const PackItem& neighbour = items[static_cast<std::size_t>(other)];
+      if (neighbour.offset != kUnplaced) {
+        taken.emplace_back(neighbour.offset, neighbour.offset + aligned(neighbour.bytes));
+      }
+    }
+    std::sort(taken.begin(), taken.end());
+    std::size_t best_gap = kUnplaced, best = 0, end = 0;
+    for (const auto& [from, to] : taken) {
+      if (from > end && from - end >= bytes && from - end < best_gap) {
+        best_gap = from - end;
+        best = end;
+      }
+      end = std::max(end, to);
+    }
+    item.offset = best_gap == kUnplaced ? end : best;
+    arena = std::max(arena, item.offset + bytes);
+  }
+  return arena;
+}
+
+}  // namespace
+
+std::size_t max_live(const std::vector<PackItem>& items, int* when) {
+  int end = 0;
+  for (const PackItem& item : items) end = std::max(end, item.last + 2);
+  std::vector<std::int64_t> change(static_cast<std::size_t>(end), 0);
+  for (const PackItem& item : items) {
+    change[static_cast<std::size_t>(item.first)] += static_cast<std::int64_t>(aligned(item.bytes));
+    change[static_cast<std::size_t>(item.last) + 1] -= static_cast<std::int64_t>(aligned(item.bytes));
+  }
+  std::int64_t live = 0, most = 0;
+  for (std::size_t time = 0; time < change.size(); ++time) {
+    live += change[time];
+    if (live > most) {
+      most = live;
+      if (when != nullptr) *when = static_cast<int>(time);
+    }
+  }
+  return static_cast<std::size_t>(most);
+}
+
+std::size_t pack(std::vector<PackItem>& items) {
+  const std::size_t bound = max_live(items);
+  const auto conflicts = find_conflicts(items);
+  std::vector<int> order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+
+  std::vector<int> best_order;
+  std::size_t best = std::numeric_limits<std::size_t>::max();
+  const auto attempt = [&](const std::vector<int>& candidate) {
+    const std::size_t arena = place(items, candidate, conflicts);
+    if (arena >= best) return false;
+    best = arena;
+    best_order = candidate;
+    return true;
+  };
+  const auto by = [&](const auto& key) {
+    std::vector<int> candidate = order;
+    std::stable_sort(candidate.begin(), candidate.end(),
+                     [&](int a, int b) { return key(items[static_cast<std::size_t>(a)], a) > key(items[static_cast<std::size_t>(b)], b); });
+    attempt(candidate);
+  };
+  const auto duration = [](const PackItem& item) { return static_cast<double>(item.last - item.first + 1); };
+  by([](const PackItem& item, int) { return static_cast<double>(item.bytes); });
+  if (best > bound) by([&](const PackItem& item, int) { return duration(item) * 1e12 + static_cast<double>(item.bytes); });
+  if (best > bound) by([&](const PackItem& item, int) { return static_cast<double>(item.bytes) * duration(item); });
+  if (best > bound) {
+    by([&](const PackItem&, int index) {
+      double sum = 0;
+      for (const int other : conflicts[static_cast<std::size_t>(index)]) {
+        sum += static_cast<double>(items[static_cast<std::size_t>(other)].bytes);
+      }
+      return sum;
+    });
+  }
+  if (best > bound) by([](const PackItem& item, int) { return -static_cast<double>(item.first); });
+
+  // Hill-climb: move the item that ends highest to an earlier place. The walk is keyed, so plans are reproducible.
+  const Philox stream(0, Purpose::kTest, 0, 0, items.size());
+  const std::size_t budget = items.size() < 400 ? 600 : 150;
+  for (std::uint64_t attempt_index = 0; best > bound && attempt_index < budget; ++attempt_index) {
+    place(items, best_order, conflicts);
+    std::vector<int> candidate = best_order;
+    std::size_t highest = 0;
+    for (std::size_t i = 0; i < candidate.size(); ++i) {
+      const PackItem& item = items[static_cast<std::size_t>(candidate[i])];
+      const PackItem& top = items[static_cast<std::size_t>(candidate[highest])];
+      if (item.offset + aligned(item.bytes) > top.offset + aligned(top.bytes)) highest = i;
+    }
+    if (stream.word(attempt_index * 4) % 4 == 0) highest = stream.word(attempt_index * 4 + 1) % candidate.size();
+    if (highest == 0) continue;
+    const std::size_t to = stream.word(attempt_index * 4 + 2) % highest;
+    const int moved = candidate[highest];
+    candidate.erase(candidate.begin() + static_cast<std::ptrdiff_t>(highest));
+    candidate.insert(candidate.begin() + static_cast<std::ptrdiff_t>(to), moved);
+    attempt(candidate);
+  }
+  place(items, best_order, conflicts);
+  return best == std::numeric_limits<std::size_t>::max() ? 0 : best;
+}
+
+}  // namespace surefit

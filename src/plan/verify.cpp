@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/check.hpp"
+#include "plan/plan.hpp"
+
+namespace surefit {
+namespace {
+
+constexpr int kGarbage = -1;
+
+// Who wrote each byte of the arena last: maximal runs [start, end) -> tag. Tags name a value and, for memory that is
+// used anew by each group of samples, the group.
+class ShadowArena {
+ public:
+  explicit ShadowArena(std::size_t bytes) { runs_[0] = {bytes, kGarbage}; }
+
+  void write(std::size_t begin, std::size_t end, std::int64_t tag) {
+    if (begin == end) return;
+    split(begin);
+    split(end);
+    runs_.erase(runs_.lower_bound(begin), runs_.lower_bound(end));
+    runs_[begin] = {end, tag};
+  }
+
+  // The first byte in [begin, end) that does not carry the tag, or `end`.
+  std::size_t first_other(std::size_t begin, std::size_t end, std::int64_t tag) const {
+    if (begin == end) return end;
+    auto run = std::prev(runs_.upper_bound(begin));
+    std::size_t at = begin;
+    while (at < end) {
+      if (run == runs_.end() || run->second.second != tag) return at;
+      at = run->second.first;
+      ++run;
+    }
+    return end;
+  }
+
+ private:
+  void split(std::size_t at) {
+    auto run = std::prev(runs_.upper_bound(at));
+    if (run->first == at || run->second.first <= at) return;
+    runs_[at] = run->second;
+    run->second.first = at;
+  }
+  std::map<std::size_t, std::pair<std::size_t, std::int64_t>> runs_;
+};
+
+class Verifier {
+ public:
+  Verifier(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan), arena_(plan.arena_bytes) {}
+
+  void run() {
+    check_shape();
+    for (const Buffer& buffer : plan_.buffers) {
+      if (buffer.value != kNone && !buffer.persistent && value_of(buffer).source == Source::kInput) {
+        arena_.write(buffer.offset, buffer.offset + buffer.bytes, tag(buffer, 0));
+      }
+    }
+    for (const Segment& segment : plan_.segments) {
+      const std::int64_t groups = (plan_.batch + segment.group - 1) / segment.group;
+      for (std::int64_t group = 0; group < groups; ++group) {
+        for (int i = segment.begin; i < segment.end; ++i) play(i, segment, group);
+      }
+    }
+    for (const ValueId id : graph_.kept()) check_kept(id);
+    for (const Node& node : graph_.nodes()) {
+      if (!node.op->pure()) {
+        SUREFIT_CHECK(runs_[node.id] == 1, "{} of layer {} changes persistent memory but runs {} times",
+                      node.op->kind(), node.layer, runs_[node.id]);
+      }
+    }
+  }
+
+ private:
+  const Value& value_of(const Buffer& buffer) const { return graph_.value(buffer.value); }
+  const Buffer& buffer(int index) const {
+    SUREFIT_CHECK(index >= 0 && index < static_cast<int>(plan_.buffers.size()), "buffer {}", index);
+    return plan_.buffers[static_cast<std::size_t>(index)];
+  }
+
+  static constexpr std::int64_t kPartial = 0xFFFFFFFF;  // in place of a group: a sum that is not complete
+  static std::int64_t tag_of(ValueId value, std::int64_t group) { return (std::int64_t{value} << 32) + group; }
+  std::int64_t tag(const Buffer& buffer, std::int64_t group) const {
+    const bool whole = buffer.sample_bytes == 0 || buffer.samples >= plan_.batch;
+    return tag_of(buffer.value, whole ? 0 : group);
+  }
+
+  // Segments cover the instances in order; buffers lie inside the arena and are large enough for their value.
+  void check_shape() const {
+    int next = 0;
+    for (const Segment& segment : plan_.segments) {
+      SUREFIT_CHECK(segment.begin == next && segment.end > segment.begin && segment.group >= 1,
+                    "segment [{}, {}) of group {}", segment.begin, segment.end, segment.group);
+      next = segment.end;
+    }
+    SUREFIT_CHECK(next == static_cast<int>(plan_.instances.size()), "segments end at {}", next);
+    for (const Buffer& b : plan_.buffers) {
+      SUREFIT_CHECK(b.persistent || b.offset + b.bytes <= plan_.arena_bytes, "'{}' lies outside the arena", b.name);
+      if (b.value == kNone) continue;
+      const ValueType& type = value_of(b).type;
+      SUREFIT_CHECK(type.batched == (b.sample_bytes > 0 || type.stored_bytes() == 0), "'{}' batched", b.name);
+      const std::size_t needed =
+          type.batched ? type.stored_bytes() * static_cast<std::size_t>(b.samples) : type.stored_bytes();
+      SUREFIT_CHECK(b.bytes >= needed, "'{}' has {} bytes and needs {}", b.name, b.bytes, needed);
+    }
+  }
+
+  // The bytes an instance touches of a buffer when it handles this group.
+  std::pair<std::size_t, std::size_t> range(const Buffer& b, const Segment& segment, std::int64_t group) const {
+    if (b.sample_bytes == 0) return {b.offset, b.offset + b.bytes};
+    const std::int64_t begin = group * segment.group;
+    const std::int64_t end = std::min(plan_.batch, begin + segment.group);
+    const std::int64_t from = b.samples >= plan_.batch ? begin : 0;
+    SUREFIT_CHECK(b.samples >= plan_.batch || b.samples >= segment.group, "'{}' holds {} samples, group {}", b.name,
+                  b.samples, segment.group);
+    return {b.offset + static_cast<std::size_t>(from) * b.sample_bytes,
+            b.offset + static_cast<std::size_t>(from + end - begin) * b.sample_bytes};
+  }
+
+  void play(int index, const Segment& segment, std::int64_t group) {
+    const Instance& instance = plan_.instances[static_cast<std::size_t>(index)];
+    const Node& node = graph_.node(instance.node);
+    const auto traits = node.op->traits(graph_.input_types(node), graph_.output_types(node));
+    SUREFIT_CHECK(instance.inputs.size() == node.inputs.size() && instance.outputs.size() == node.outputs.size(),
+                  "operands of {}", node.op->kind());
+    // What does not depend on samples runs once per segment, before its first group.
+    if (traits.role == BatchRole::kBatchFree && group > 0) return;
+    if (traits.role == BatchRole::kReduction) {
+      SUREFIT_CHECK(segment.group >= plan_.batch || segment.group % traits.sample_grain == 0,
+                    "{} of {} is cut inside its grain of {}", node.op->kind(), node.layer, traits.sample_grain);
+    }
+    if (group == 0) ++runs_[node.id];
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) check_read(instance, node, i, segment, group);
+    // Scratch turns to garbage: whoever still needs those bytes will find out.
+    std::vector<std::pair<std::size_t, std::size_t>> exclusive;
+    for (const int scratch : {instance.thread_scratch, instance.shared_scratch}) {
+      if (scratch == kNone) continue;
+      const Buffer& b = buffer(scratch);
+      exclusive.emplace_back(b.offset, b.offset + b.bytes);
+      arena_.write(b.offset, b.offset + b.bytes, kGarbage);
+    }
+    SUREFIT_CHECK((traits.thread_scratch_bytes == 0) == (instance.thread_scratch == kNone) &&
+                      (traits.shared_scratch_bytes == 0) == (instance.shared_scratch == kNone),
+                  "scratch of {}", node.op->kind());
+    for (std::size_t o = 0; o < node.outputs.size(); ++o) {
+      const Buffer& b = buffer(instance.outputs[o]);
+      SUREFIT_CHECK(b.value == graph_.root(node.outputs[o]), "{} writes '{}' into the buffer of '{}'", node.op->kind(),
+                    graph_.value(node.outputs[o]).name, b.name);
+      const auto [begin, end] = range(b, segment, group);
+      check_exclusive(instance, node, traits, o, begin, end, segment, group, exclusive);
+      exclusive.emplace_back(begin, end);
+      // A reduction is whole only after its last group; until then nobody may read it.
+      const bool last = (group + 1) * segment.group >= plan_.batch;
+      const bool partial = traits.role == BatchRole::kReduction && !last;
+      if (partial && group > 0) {
+        const std::size_t other = arena_.first_other(begin, end, tag_of(b.value, kPartial));
+        SUREFIT_CHECK(other == end, "the partial sum '{}' was overwritten between groups", b.name);
+      }
+      arena_.write(begin, end, partial ? tag_of(b.value, kPartial) : tag(b, group));
+    }
+  }
+
+  void check_read(const Instance& instance, const Node& node, std::size_t i, const Segment& segment,
+                  std::int64_t group) {
+    const Buffer& b = buffer(instance.inputs[i]);
+    SUREFIT_CHECK(b.value == graph_.root(node.inputs[i]), "{} of layer {} reads '{}' from the buffer of '{}'",
+                  node.op->kind(), node.layer, graph_.value(node.inputs[i]).name, b.name);
+    if (b.persistent) {
+      SUREFIT_CHECK(!updated_.contains(b.value), "{} reads '{}' after its update", node.op->kind(), b.name);
+      for (const int position : node.op->mutated_inputs()) {
+        if (static_cast<std::size_t>(position) == i) updated_.insert(b.value);
+      }
+      return;
+    }
+    const auto [begin, end] = range(b, segment, group);
+    const std::size_t other = arena_.first_other(begin, end, tag(b, group));
+    SUREFIT_CHECK(other == end, "{} of layer {} reads '{}' at {}, but byte {} holds something else", node.op->kind(),
+                  node.layer, b.name, begin, other);
+  }
+
+  // An output may touch no other operand, except the one input it may replace, and that exactly.
+  void check_exclusive(const Instance& instance, const Node& node, const OpTraits& traits, std::size_t output,
+                       std::size_t begin, std::size_t end, const Segment& segment, std::int64_t group,
+                       const std::vector<std::pair<std::size_t, std::size_t>>& exclusive) const {
+    for (const auto& [from, to] : exclusive) {
+      SUREFIT_CHECK(end <= from || to <= begin, "{} of layer {} writes into its own scratch or twice", node.op->kind(),
+                    node.layer);
+    }
+    for (std::size_t i = 0; i < instance.inputs.size(); ++i) {
+      const Buffer& b = buffer(instance.inputs[i]);
+      if (b.persistent) continue;
+      const auto [from, to] = range(b, segment, group);
+      if (end <= from || to <= begin) continue;
+      const bool replaced = output == 0 && traits.in_place_input == static_cast<int>(i) && from == begin && to == end &&
+                            traits.role == BatchRole::kPerSample;
+      SUREFIT_CHECK(replaced, "{} of layer {} overwrites its input '{}'", node.op->kind(), node.layer, b.name);
+    }
+  }
+
+  void check_kept(ValueId id) const {
+    const ValueId owner = graph_.root(id);
+    bool found = false;
+    for (const Buffer& b : plan_.buffers) {
+      if (b.value != owner || b.persistent) continue;
+      found = found || arena_.first_other(b.offset, b.offset + b.bytes, tag(b, 0)) == b.offset + b.bytes;
+    }
+    SUREFIT_CHECK(found, "'{}' does not survive to the end of the step", graph_.value(id).name);
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  ShadowArena arena_;
+  std::map<NodeId, int> runs_;
+  std::set<ValueId> updated_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph, const Plan& plan) { Verifier(graph, plan).run(); }
+
+}  // namespace surefit
