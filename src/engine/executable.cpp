@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/executable.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace surefit {
+
+Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::shared_ptr<Arena> arena,
+                       const std::function<std::byte*(ValueId)>& persistent)
+    : graph_(graph), plan_(std::move(plan)), pool_(pool), arena_(std::move(arena)), persistent_(persistent) {
+  SUREFIT_CHECK(arena_->bytes() >= plan_.arena_bytes, "arena of {} bytes for a plan of {}", arena_->bytes(),
+                plan_.arena_bytes);
+  SUREFIT_CHECK(pool.threads() <= plan_.threads, "{} threads where the plan has room for {}", pool.threads(),
+                plan_.threads);
+  const auto memory = [&](const Buffer& buffer) {
+    return buffer.persistent ? persistent(buffer.value) : arena_->base() + buffer.offset;
+  };
+  for (const Instance& instance : plan_.instances) {
+    Bound bound;
+    bound.node = &graph.node(instance.node);
+    const auto inputs = graph.input_types(*bound.node);
+    const auto outputs = graph.output_types(*bound.node);
+    bound.traits = bound.node->op->traits(inputs, outputs);
+    bound.kernel = bound.node->op->bind(inputs, outputs, plan_.threads);
+    const auto operands = [&](const std::vector<int>& buffers, std::vector<Operand>& list, std::vector<bool>& is_group) {
+      for (const int index : buffers) {
+        const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(index)];
+        list.push_back({memory(buffer), buffer.sample_bytes, 0});
+        is_group.push_back(buffer.sample_bytes > 0 && buffer.samples < plan_.batch);
+      }
+    };
+    operands(instance.inputs, bound.inputs, bound.input_is_group);
+    operands(instance.outputs, bound.outputs, bound.output_is_group);
+    if (instance.thread_scratch != kNone) {
+      const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(instance.thread_scratch)];
+      bound.thread_scratch = memory(buffer);
+      bound.thread_scratch_bytes = buffer.bytes / static_cast<std::size_t>(plan_.threads);
+    }
+    if (instance.shared_scratch != kNone) {
+      bound.shared_scratch = memory(plan_.buffers[static_cast<std::size_t>(instance.shared_scratch)]);
+    }
+    bound_.push_back(std::move(bound));
+  }
+}
+
+Operand Executable::operand(ValueId id) const {
+  const ValueId owner = graph_.root(id);
+  for (const Buffer& buffer : plan_.buffers) {
+    if (buffer.value != owner) continue;
+    std::byte* base = buffer.persistent ? persistent_(owner) : arena_->base() + buffer.offset;
+    return {base, buffer.sample_bytes, 0};
+  }
+  return {};
+}
+
+void Executable::run(const StepContext& context, RunObserver* observer) {
+  SUREFIT_CHECK(context.samples >= 1 && context.samples <= plan_.batch, "{} samples in a plan for {}", context.samples,
+                plan_.batch);
+  bool updating = false;
+  for (const Segment& segment : plan_.segments) {
+    for (std::int64_t begin = 0; begin < context.samples; begin += segment.group) {
+      const std::int64_t end = std::min(context.samples, begin + segment.group);
+      for (int i = segment.begin; i < segment.end; ++i) {
+        Bound& bound = bound_[static_cast<std::size_t>(i)];
+        if (bound.traits.role == BatchRole::kBatchFree && begin > 0) continue;
+        if (observer != nullptr) {
+          if (!updating && bound.node->phase == Phase::kUpdate) {
+            updating = true;
+            observer->before_updates();
+          }
+          observer->before(*bound.node);
+        }
+        run_instance(bound, context, begin, end);
+        if (observer != nullptr) observer->after(*bound.node, bound.outputs, begin, end);
+      }
+    }
+  }
+}
+
+void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end) {
+  for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
+    if (bound.input_is_group[i]) bound.inputs[i].first_sample = begin;
+  }
+  for (std::size_t i = 0; i < bound.outputs.size(); ++i) {
+    if (bound.output_is_group[i]) bound.outputs[i].first_sample = begin;
+  }
+  const auto blocks = static_cast<std::size_t>(bound.traits.blocks);
+  const std::int64_t samples = end - begin;
+  // Samples are split evenly over the threads before tasks grow to the size the kernel likes best.
+  std::int64_t per_task = samples;
+  std::size_t tiles = 1;
+  if (bound.traits.role == BatchRole::kPerSample) {
+    const std::int64_t share = (samples + pool_.threads() - 1) / pool_.threads();
+    per_task = std::clamp<std::int64_t>(bound.traits.samples_per_task, 1, share);
+    tiles = static_cast<std::size_t>((samples + per_task - 1) / per_task);
+  }
+  pool_.parallel_for(tiles * blocks, [&](std::size_t index, int thread) {
+    Task task;
+    task.step = &context;
+    task.inputs = bound.inputs;
+    task.outputs = bound.outputs;
+    task.begin = begin + static_cast<std::int64_t>(index / blocks) * per_task;
+    task.end = std::min(end, task.begin + per_task);
+    task.block = static_cast<int>(index % blocks);
+    task.thread = thread;
+    if (bound.thread_scratch != nullptr) {
+      task.thread_scratch = bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
+    }
+    task.shared_scratch = bound.shared_scratch;
+    bound.kernel->run(task);
+  });
+}
+
+}  // namespace surefit

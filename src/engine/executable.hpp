@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan bound to kernels and memory, ready to be replayed. run() allocates nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.hpp"
+#include "engine/arena.hpp"
+#include "graph/graph.hpp"
+#include "plan/plan.hpp"
+
+namespace surefit {
+
+// Sees the run from inside; for heartbeats, numeric checks and profiles.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  virtual void before(const Node&) {}
+  // Samples [begin, end) of the node's outputs are now in memory.
+  virtual void after(const Node&, std::span<const Operand> outputs, std::int64_t begin, std::int64_t end) {
+    (void)outputs, (void)begin, (void)end;
+  }
+  // Called once, when everything is computed that the updates rest on and nothing persistent has changed yet: to throw
+  // here leaves the model as it was.
+  virtual void before_updates() {}
+};
+
+class Executable {
+ public:
+  // `persistent` gives the memory of a persistent value. Several executables may share an arena if they do not run at
+  // the same time. The graph and pool must outlive the executable.
+  Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::shared_ptr<Arena> arena,
+             const std::function<std::byte*(ValueId)>& persistent);
+
+  const Plan& plan() const { return plan_; }
+  const Graph& graph() const { return graph_; }
+  // Memory of an input, kept or persistent value: sample n at Operand::at(n).
+  Operand operand(ValueId id) const;
+  const Kernel& kernel(int instance) const { return *bound_[static_cast<std::size_t>(instance)].kernel; }
+
+  void run(const StepContext& context, RunObserver* observer = nullptr);
+
+ private:
+  struct Bound {
+    const Node* node = nullptr;
+    OpTraits traits;
+    std::unique_ptr<Kernel> kernel;
+    std::vector<Operand> inputs, outputs;
+    std::vector<bool> input_is_group, output_is_group;
+    std::byte* thread_scratch = nullptr;
+    std::size_t thread_scratch_bytes = 0;
+    std::byte* shared_scratch = nullptr;
+  };
+  void run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end);
+
+  const Graph& graph_;
+  Plan plan_;
+  ThreadPool& pool_;
+  std::shared_ptr<Arena> arena_;
+  std::function<std::byte*(ValueId)> persistent_;
+  std::vector<Bound> bound_;
+};
+
+}  // namespace surefit
