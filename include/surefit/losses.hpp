@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses with Keras's names and defaults: the mean over the samples of the logical batch, however it is cut.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "surefit/config.hpp"
+#include "surefit/layers.hpp"
+
+namespace surefit {
+
+class LossImpl;
+using LossPtr = std::shared_ptr<const LossImpl>;
+
+// -log p[label] for whole-number labels.
+struct SparseCategoricalCrossentropy {
+  bool from_logits = false;
+  static constexpr std::string_view kClass = "SparseCategoricalCrossentropy";
+  static constexpr std::string_view kName = "sparse_categorical_crossentropy";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"from_logits", &SparseCategoricalCrossentropy::from_logits}};
+  }
+};
+LossPtr make_loss(const SparseCategoricalCrossentropy&);
+
+// -sum t log p for one-hot or soft targets.
+struct CategoricalCrossentropy {
+  bool from_logits = false;
+  double label_smoothing = 0;
+  static constexpr std::string_view kClass = "CategoricalCrossentropy";
+  static constexpr std::string_view kName = "categorical_crossentropy";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"from_logits", &CategoricalCrossentropy::from_logits},
+                      SpecField{"label_smoothing", &CategoricalCrossentropy::label_smoothing}};
+  }
+};
+LossPtr make_loss(const CategoricalCrossentropy&);
+
+// mean (p - t)^2 over the elements of a sample.
+struct MeanSquaredError {
+  static constexpr std::string_view kClass = "MeanSquaredError";
+  static constexpr std::string_view kName = "mean_squared_error";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+LossPtr make_loss(const MeanSquaredError&);
+
+using BuiltinLosses = TypeList<SparseCategoricalCrossentropy, CategoricalCrossentropy, MeanSquaredError>;
+
+// Any loss: a spec, or Keras's name for it ("mse", "sparse_categorical_crossentropy").
+class Loss {
+ public:
+  template <typename Spec>
+    requires requires(const Spec& spec) { make_loss(spec); }
+  Loss(const Spec& spec)  // NOLINT(google-explicit-constructor)
+      : name_(Spec::kName), config_(spec_to_config(spec)), impl_(make_loss(spec)) {}
+  Loss(const std::string& name);  // NOLINT(google-explicit-constructor)
+  Loss(const char* name) : Loss(std::string(name)) {}  // NOLINT(google-explicit-constructor)
+  // By class or name and arguments, as on the command line. Throws ConfigError.
+  static Loss from_config(const std::string& name, const ConfigMap& config);
+
+  const std::string& name() const { return name_; }
+  const ConfigMap& config() const { return config_; }
+  const LossImpl& impl() const { return *impl_; }
+
+ private:
+  std::string name_;
+  ConfigMap config_;
+  LossPtr impl_;
+};
+
+}  // namespace surefit

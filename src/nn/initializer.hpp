@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "surefit/config.hpp"
+#include "surefit/tensor.hpp"
+
+namespace surefit {
+
+// Fills a parameter of Keras's shape. The numbers are a function of (seed, parameter id) alone; distributions, scales
+// and defaults are Keras's. Throws ConfigError on an unknown initializer.
+void initialize(const Object& initializer, const Shape& shape, std::uint64_t seed, std::uint32_t parameter_id,
+                std::span<float> values);
+
+}  // namespace surefit

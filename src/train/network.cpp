@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/network.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/check.hpp"
+#include "nn/ops/structural.hpp"
+
+namespace surefit {
+namespace {
+
+// Depth-first order of the symbols behind the outputs; inputs before their readers. Iterative: a hostile model file
+// may chain a hundred thousand layers.
+std::vector<const Symbol::Node*> order_symbols(const std::vector<Symbol>& outputs) {
+  std::vector<const Symbol::Node*> order;
+  std::unordered_set<const void*> done, open;
+  std::vector<std::pair<const Symbol::Node*, std::size_t>> stack;
+  for (const Symbol& output : outputs) {
+    if (!done.contains(output.identity())) stack.emplace_back(&output.node(), 0);
+    while (!stack.empty()) {
+      auto& [node, next] = stack.back();
+      if (next < node->inputs.size()) {
+        const Symbol& input = node->inputs[next++];
+        if (!done.contains(input.identity())) stack.emplace_back(&input.node(), 0);
+        continue;
+      }
+      if (done.insert(node).second) order.push_back(node);
+      stack.pop_back();
+    }
+  }
+  return order;
+}
+
+// Emits into a graph on behalf of one layer call.
+class CallBuilder final : public LayerBuilder {
+ public:
+  CallBuilder(Graph& graph, bool training, const NamedLayer& layer, std::uint32_t layer_id,
+              std::vector<Parameter>& parameters, std::unordered_map<std::string, int>& index,
+              std::vector<ValueId>& values)
+      : graph_(graph), training_(training), layer_(layer), layer_id_(layer_id), parameters_(parameters),
+        index_(index), values_(values) {}
+
+  bool training() const override { return training_; }
+  const std::string& name() const override { return layer_.name; }
+  bool trainable() const override { return layer_.layer.trainable(); }
+  std::uint32_t layer_id() const override { return layer_id_; }
+  Graph& graph() override { return graph_; }
+
+  ValueId parameter(const ParameterSpec& spec) override {
+    const std::string full = layer_.name + "/" + spec.name;
+    const auto [found, fresh] = index_.try_emplace(full, static_cast<int>(parameters_.size()));
+    if (fresh) parameters_.push_back({full, spec, spec.trainable && trainable()});
+    const auto at = static_cast<std::size_t>(found->second);
+    values_.resize(std::max(values_.size(), at + 1), kNone);
+    if (values_[at] == kNone) {
+      ValueType type;
+      type.shape = Shape{static_cast<std::int64_t>(parameters_[at].stored_count())};
+      type.batched = false;
+      values_[at] = graph_.add_persistent(full, type, Category::kWeights);
+    }
+    return values_[at];
+  }
+
+ private:
+  Graph& graph_;
+  bool training_;
+  const NamedLayer& layer_;
+  std::uint32_t layer_id_;
+  std::vector<Parameter>& parameters_;
+  std::unordered_map<std::string, int>& index_;
+  std::vector<ValueId>& values_;
+};
+
+}  // namespace
+
+std::string snake_case(const std::string& class_name) {
+  std::string name;
+  for (std::size_t i = 0; i < class_name.size(); ++i) {
+    const auto here = static_cast<unsigned char>(class_name[i]);
+    const bool upper = std::isupper(here) != 0;
+    const bool after_lower = i > 0 && std::islower(static_cast<unsigned char>(class_name[i - 1])) != 0;
+    const bool before_lower = i > 0 && i + 1 < class_name.size() &&
+                              std::isupper(static_cast<unsigned char>(class_name[i - 1])) != 0 &&
+                              std::islower(static_cast<unsigned char>(class_name[i + 1])) != 0;
+    if (upper && (after_lower || before_lower)) name += '_';
+    name += static_cast<char>(std::tolower(here));
+  }
+  return name;
+}
+
+Network::Network(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs) {
+  if (inputs.empty() || outputs.empty()) {
+    throw ConfigError("[model] a model needs at least one input and one output");
+  }
+  std::unordered_map<const void*, int> call_of, layer_of;
+  std::unordered_set<std::string> names;
+  std::vector<const Symbol::Node*> order = order_symbols(outputs);
+  for (const Symbol::Node* node : order) {
+    if (!node->layer.name().empty() && !layer_of.contains(node->layer.identity()) &&
+        !names.insert(node->layer.name()).second) {
+      throw ConfigError(fmt::format("[model] two layers are called '{}'; names must be unique", node->layer.name()));
+    }
+    if (!node->layer.name().empty()) layer_of[node->layer.identity()] = kNone;
+  }
+  layer_of.clear();
+  std::unordered_map<std::string, int> counts;
+  for (const Symbol::Node* node : order) {
+    const auto [found, fresh] = layer_of.try_emplace(node->layer.identity(), static_cast<int>(layers_.size()));
+    if (fresh) {
+      std::string name = node->layer.name();
+      while (name.empty()) {
+        const std::string stem = snake_case(node->layer.class_name());
+        const int number = counts[stem]++;
+        std::string candidate = number == 0 ? stem : fmt::format("{}_{}", stem, number);
+        if (names.insert(candidate).second) name = std::move(candidate);
+      }
+      layers_.push_back({name, node->layer});
+    }
+    LayerCall call;
+    call.layer = found->second;
+    for (const Symbol& input : node->inputs) call.inputs.push_back(call_of.at(input.identity()));
+    call.shape = node->shape;
+    call_of[node] = static_cast<int>(calls_.size());
+    calls_.push_back(std::move(call));
+  }
+  const auto find_call = [&](const Symbol& symbol) {
+    const auto found = call_of.find(symbol.identity());
+    if (found == call_of.end()) throw ConfigError("[model] an input is not connected to any output");
+    return found->second;
+  };
+  for (const Symbol& input : inputs) inputs_.push_back(find_call(input));
+  for (const Symbol& output : outputs) outputs_.push_back(find_call(output));
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const bool listed = std::find(inputs_.begin(), inputs_.end(), static_cast<int>(i)) != inputs_.end();
+    if (calls_[i].inputs.empty() && !listed) {
+      throw ConfigError(fmt::format("[model] input '{}' is needed but not listed among the model's inputs",
+                                    layers_[static_cast<std::size_t>(calls_[i].layer)].name));
+    }
+  }
+  // A first build finds the parameters; their order never changes after that.
+  Graph probe(structural_ops());
+  emit(probe, true, parameters_);
+}
+
+Network::Built Network::build(Graph& graph, bool training) const {
+  std::vector<Parameter> known = parameters_;
+  return emit(graph, training, known);
+}
+
+Network::Built Network::emit(Graph& graph, bool training, std::vector<Parameter>& parameters) const {
+  Built built;
+  std::unordered_map<std::string, int> index;
+  for (std::size_t i = 0; i < parameters.size(); ++i) index[parameters[i].name] = static_cast<int>(i);
+  built.parameters.assign(parameters.size(), kNone);
+  for (std::size_t i = 0; i < calls_.size(); ++i) {
+    const LayerCall& call = calls_[i];
+    const NamedLayer& layer = layers_[static_cast<std::size_t>(call.layer)];
+    if (call.inputs.empty()) {
+      ValueType type;
+      type.shape = call.shape;
+      built.call_outputs.push_back(graph.add_input(layer.name, type));
+      continue;
+    }
+    std::vector<ValueId> inputs;
+    for (const int input : call.inputs) inputs.push_back(built.call_outputs[static_cast<std::size_t>(input)]);
+    CallBuilder builder(graph, training, layer, static_cast<std::uint32_t>(i), parameters, index, built.parameters);
+    try {
+      built.call_outputs.push_back(layer.layer.impl().build(builder, inputs));
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("[{}] {}", layer.name, error.what()));
+    }
+  }
+  for (const int call : inputs_) built.inputs.push_back(built.call_outputs[static_cast<std::size_t>(call)]);
+  for (const int call : outputs_) built.outputs.push_back(built.call_outputs[static_cast<std::size_t>(call)]);
+  built.parameters.resize(parameters.size(), kNone);
+  return built;
+}
+
+}  // namespace surefit

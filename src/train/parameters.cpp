@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/parameters.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "nn/initializer.hpp"
+
+namespace surefit {
+namespace {
+
+// Every parameter starts on its own cache line, so that vector loops and threads do not share one.
+std::size_t padded(std::size_t count) {
+  return static_cast<std::size_t>(round_up(static_cast<std::int64_t>(count), 16));
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(const std::vector<Parameter>& parameters) : parameters_(parameters) {
+  std::size_t total = 0;
+  for (const Parameter& parameter : parameters_) {
+    offsets_.push_back(total);
+    total += padded(parameter.stored_count());
+  }
+  weights_ = std::make_unique<Arena>(total * sizeof(float));
+}
+
+int ParameterStore::find(std::string_view name) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].name == name) return static_cast<int>(i);
+  }
+  return kNone;
+}
+
+float* ParameterStore::data(std::size_t index) const {
+  return reinterpret_cast<float*>(weights_->base()) + offsets_[index];
+}
+
+void ParameterStore::initialize(std::uint64_t seed) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterSpec& spec = parameters_[i].spec;
+    Tensor value(spec.shape);
+    surefit::initialize(spec.initializer, spec.shape, seed, static_cast<std::uint32_t>(i), value.values<float>());
+    set(i, value);
+  }
+}
+
+Tensor ParameterStore::unpack(std::size_t index, const float* engine) const {
+  const ParameterSpec& spec = parameters_[index].spec;
+  Tensor value(spec.shape);
+  if (spec.packing) {
+    spec.packing->unpack(engine, value.values<float>().data());
+  } else if (value.bytes() > 0) {
+    std::memcpy(value.raw().data(), engine, value.bytes());
+  }
+  return value;
+}
+
+void ParameterStore::pack(std::size_t index, const Tensor& value, float* engine) const {
+  const Parameter& parameter = parameters_[index];
+  if (value.shape() != parameter.spec.shape || value.dtype() != DType::kFloat32) {
+    throw ConfigError(fmt::format("[{}] wrong weight; expected float32 {}; got {} {}", parameter.name,
+                                  parameter.spec.shape.to_string(), name_of(value.dtype()), value.shape().to_string()));
+  }
+  if (parameter.spec.packing) {
+    parameter.spec.packing->pack(value.values<float>().data(), engine);
+  } else if (value.bytes() > 0) {
+    std::memcpy(engine, value.raw().data(), value.bytes());
+  }
+}
+
+Tensor ParameterStore::get(std::size_t index) const { return unpack(index, data(index)); }
+void ParameterStore::set(std::size_t index, const Tensor& value) { pack(index, value, data(index)); }
+
+void ParameterStore::allocate_slots(const std::vector<std::string>& names) {
+  slot_names_ = names;
+  slot_offsets_.clear();
+  std::size_t total = 0;
+  for (const Parameter& parameter : parameters_) {
+    slot_offsets_.push_back(total);
+    if (parameter.trainable) total += padded(parameter.stored_count()) * names.size();
+  }
+  slots_ = std::make_unique<Arena>(total * sizeof(float));
+}
+
+float* ParameterStore::slot(std::size_t index, std::size_t slot) const {
+  const Parameter& parameter = parameters_[index];
+  if (!parameter.trainable || !slots_ || slot >= slot_names_.size()) return nullptr;
+  return reinterpret_cast<float*>(slots_->base()) + slot_offsets_[index] + slot * padded(parameter.stored_count());
+}
+
+Tensor ParameterStore::get_slot(std::size_t index, std::size_t slot) const {
+  return unpack(index, this->slot(index, slot));
+}
+
+void ParameterStore::set_slot(std::size_t index, std::size_t slot, const Tensor& value) {
+  pack(index, value, this->slot(index, slot));
+}
+
+}  // namespace surefit

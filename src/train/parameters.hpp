@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/arena.hpp"
+#include "surefit/tensor.hpp"
+#include "train/network.hpp"
+
+namespace surefit {
+
+// The parameters of a model and the optimizer's slots, in the engine's layouts, each kind in one committed mapping.
+// Outside the engine everybody sees Keras's names and layouts.
+class ParameterStore {
+ public:
+  explicit ParameterStore(const std::vector<Parameter>& parameters);
+
+  std::size_t count() const { return parameters_.size(); }
+  const Parameter& parameter(std::size_t index) const { return parameters_[index]; }
+  int find(std::string_view name) const;  // or kNone
+  float* data(std::size_t index) const;
+  std::size_t bytes() const { return weights_->bytes(); }
+
+  void initialize(std::uint64_t seed);
+  Tensor get(std::size_t index) const;               // Keras's layout
+  void set(std::size_t index, const Tensor& value);  // throws ConfigError on another shape
+
+  // One zeroed slot of each name for every trainable parameter; replaces earlier ones.
+  void allocate_slots(const std::vector<std::string>& names);
+  const std::vector<std::string>& slot_names() const { return slot_names_; }
+  float* slot(std::size_t index, std::size_t slot) const;  // null for parameters that are not trained
+  std::size_t slot_bytes() const { return slots_ ? slots_->bytes() : 0; }
+  Tensor get_slot(std::size_t index, std::size_t slot) const;
+  void set_slot(std::size_t index, std::size_t slot, const Tensor& value);
+
+ private:
+  Tensor unpack(std::size_t index, const float* engine) const;
+  void pack(std::size_t index, const Tensor& value, float* engine) const;
+
+  std::vector<Parameter> parameters_;
+  std::vector<std::size_t> offsets_;  // floats
+  std::unique_ptr<Arena> weights_;
+  std::vector<std::string> slot_names_;
+  std::vector<std::size_t> slot_offsets_;  // floats, of the first slot
+  std::unique_ptr<Arena> slots_;
+};
+
+}  // namespace surefit
