@@ -15,25 +15,38 @@ KernelTable make_table();
 
 namespace {
 
-KernelTable choose() {
+bool has_avx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
+#else
+  return false;
+#endif
+}
+
+std::string_view best_isa() {
   const char* forced = std::getenv("SUREFIT_ISA");
   const bool plain = forced != nullptr && std::string_view(forced) == "baseline";
-#if defined(__x86_64__)
-  if (!plain && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c")) {
-    return avx2::make_table();
-  }
-#else
-  (void)plain;
-#endif
-  return baseline::make_table();
+  return !plain && has_avx2() ? "avx2" : "baseline";
 }
 
 }  // namespace
 
 const KernelTable& table() {
-  static const KernelTable chosen = choose();
+  static const KernelTable& chosen = *table_for(best_isa());
   return chosen;
+}
+
+const KernelTable* table_for(std::string_view isa) {
+  if (isa == "baseline") {
+    static const KernelTable plain = baseline::make_table();
+    return &plain;
+  }
+  if (isa == "avx2" && has_avx2()) {
+    static const KernelTable wide = avx2::make_table();
+    return &wide;
+  }
+  return nullptr;
 }
 
 }  // namespace surefit::kernels

@@ -6,9 +6,14 @@
 
 namespace surefit::kernels::SUREFIT_ISA {
 
+void fill_first(KernelTable& table);
+void fill_first_pool(KernelTable& table);
+
 KernelTable make_table() {
   KernelTable table;
   table.isa = SUREFIT_NAME(SUREFIT_ISA);
+  fill_first(table);
+  fill_first_pool(table);
   return table;
 }
 

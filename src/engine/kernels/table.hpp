@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every own kernel as a function pointer, filled once per instruction set. A kernel runs on one thread, allocates
-// nothing, and takes its work as (samples, block): the sum order of every output element is fixed by shape alone, so
-// any split of samples, blocks or threads gives the same bits.
+// Every own kernel as a function pointer, filled once per instruction set. A kernel runs on one
+// thread, allocates nothing, and takes its work as (samples, block): the sum order of every output
+// element is fixed by shape alone, so any split of samples, blocks or threads gives the same bits.
 #pragma once
+
+#include <string_view>
+
+#include "engine/kernels/conv_first.hpp"
+#include "engine/kernels/conv_first_pool.hpp"
 
 namespace surefit::kernels {
 
 struct KernelTable {
   const char* isa = nullptr;
+  FirstConvKernels first;
+  FirstPoolKernels first_pool;
 };
 
-// The table of the best instruction set this CPU has; SUREFIT_ISA=baseline in the environment forces the plain one.
+// The table of the best instruction set this CPU has; SUREFIT_ISA=baseline in the environment
+// forces the plain one.
 const KernelTable& table();
+
+// The table of a named instruction set ("baseline", "avx2"); null where this CPU or build has none.
+const KernelTable* table_for(std::string_view isa);
 
 }  // namespace surefit::kernels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Eight floats, the channel block of nChw8c. A compiler vector type: one AVX register where there is one, two SSE
-// registers elsewhere, from the same source.
+// Eight floats, the channel block of nChw8c. A compiler vector type: one AVX register where there
+// is one, two SSE registers elsewhere, from the same source.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,17 @@ SUREFIT_INLINE V8 load(const float* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-SUREFIT_INLINE void store(float* p, V8 v) { std::memcpy(p, &v, sizeof v); }
-SUREFIT_INLINE V8 splat(float x) { return V8{x, x, x, x, x, x, x, x}; }
-SUREFIT_INLINE V8 max(V8 a, V8 b) { return a > b ? a : b; }
-SUREFIT_INLINE V8 min(V8 a, V8 b) { return a < b ? a : b; }
+SUREFIT_INLINE void store(float* p, V8 v) {
+  std::memcpy(p, &v, sizeof v);
+}
+SUREFIT_INLINE V8 splat(float x) {
+  return V8{x, x, x, x, x, x, x, x};
+}
+SUREFIT_INLINE V8 max(V8 a, V8 b) {
+  return a > b ? a : b;
+}
+SUREFIT_INLINE V8 min(V8 a, V8 b) {
+  return a < b ? a : b;
+}
 
 }  // namespace surefit::kernels::SUREFIT_ISA
