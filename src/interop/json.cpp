@@ -93,6 +93,12 @@ Json parse_json(std::string_view text, const std::string& file, JsonLimits limit
     JsonWhere(file).refuse("too large", fmt::format("at most {} bytes of JSON", limits.max_bytes),
                            fmt::format("{}", text.size()));
   }
+  // The parser takes a NUL for the end and would overlook what follows.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    throw DataError(
+        fmt::format("[{}] not JSON; expected valid JSON; got a NUL character (byte {})", file, nul),
+        file, static_cast<std::int64_t>(nul));
+  }
   Watcher watcher(file, limits.max_depth);
   try {
     return Json::parse(text.begin(), text.end(),

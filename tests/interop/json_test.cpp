@@ -54,6 +54,7 @@ TEST(JsonTest, RefusesHostileText) {
   EXPECT_NO_THROW(parse_json(R"([{"a":{"a":1}},{"a":1}])", "m"));
   refused("", {"not JSON"});
   refused("{} x", {"not JSON"});
+  refused(std::string("{}\0x", 4), {"NUL", "byte 2"});
   refused("\"\xff\xfe\"", {"not JSON"});
   refused("1e999", {"not JSON"});
   refused("NaN", {"not JSON"});
