@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every verb of a pipeline is made of. A node is immutable and stateless: what it yields at a
+// position depends on the position, the pass and the seed alone, so threads, prefetch and resume
+// cannot change it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "surefit/data.hpp"
+
+#include "base/env.hpp"
+
+namespace surefit {
+class ThreadPool;
+}
+
+namespace surefit::data {
+
+// Counts the bytes a pipeline holds and refuses above the limit. Thread-safe.
+class Meter {
+ public:
+  explicit Meter(std::uint64_t limit_bytes = ~std::uint64_t{0}) : limit_(limit_bytes) {}
+  void take(std::uint64_t bytes);  // throws SystemError above the limit
+  bool try_take(std::uint64_t bytes);
+  void give(std::uint64_t bytes);
+  std::uint64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }
+  std::uint64_t limit_bytes() const { return limit_; }
+
+ private:
+  std::uint64_t limit_;
+  std::atomic<std::uint64_t> used_{0}, peak_{0};
+};
+
+// A buffer that stays resident while a pipeline runs, for the plan's ledger.
+struct LedgerEntry {
+  std::string name;
+  std::uint64_t bytes = 0;
+};
+
+// An element of a node: the `index`-th of its `pass`-th run through. Passes count from 0.
+struct Position {
+  std::uint64_t index = 0;
+  std::uint64_t pass = 0;
+};
+
+// Time spent in one node by one thread, for explain().
+struct ServiceTime {
+  std::uint64_t calls = 0;
+  double seconds = 0;
+};
+
+class Worker;
+class Quarantine;
+
+// The pool and one worker for each of its threads.
+struct Team {
+  ThreadPool* pool = nullptr;
+  std::vector<Worker>* workers = nullptr;
+};
+
+// What one thread works with: reusable samples for inner nodes, the run's seed, and its clock
+// sheet. Not synchronised.
+class Worker {
+ public:
+  Worker(std::uint64_t seed, Meter& meter, Env& env) : seed_(seed), meter_(&meter), env_(&env) {}
+  Worker(Worker&&) = default;
+
+  std::uint64_t seed() const { return seed_; }
+  Meter& meter() { return *meter_; }
+  Env& env() { return *env_; }
+  void charge(std::uint32_t op, double seconds);
+  const std::vector<ServiceTime>& times() const { return times_; }
+
+  // Set only on the first worker and only outside parallel work, because calls to the pool must not
+  // nest.
+  Team* team() const { return team_; }
+  void set_team(Team* team) { team_ = team; }
+  Quarantine* quarantine() const { return quarantine_; }
+  void set_quarantine(Quarantine* quarantine) { quarantine_ = quarantine; }
+
+  // A scratch sample for the duration of a scope; nested scopes get different ones.
+  class Lease {
+   public:
+    explicit Lease(Worker& worker) : worker_(worker), sample_(worker.lend()) {}
+    ~Lease() { --worker_.lent_; }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    Sample& operator*() { return sample_; }
+
+   private:
+    Worker& worker_;
+    Sample& sample_;
+  };
+
+ private:
+  Sample& lend();
+
+  std::uint64_t seed_;
+  Meter* meter_;
+  Env* env_;
+  Team* team_ = nullptr;
+  Quarantine* quarantine_ = nullptr;
+  std::vector<ServiceTime> times_;
+  std::vector<std::unique_ptr<Sample>> samples_;
+  std::size_t lent_ = 0;
+};
+
+// One run through a node that cannot be indexed.
+class Cursor {
+ public:
+  virtual ~Cursor() = default;
+  virtual bool next(Sample& out, Worker& worker) = 0;  // false at the end, and from then on
+  // Drops up to `count` elements, as cheaply as it can.
+  virtual void skip(std::uint64_t count, Worker& worker);
+};
+
+class Node : public std::enable_shared_from_this<Node> {
+ public:
+  explicit Node(std::vector<std::shared_ptr<const Node>> inputs);
+  virtual ~Node() = default;
+
+  const std::vector<std::shared_ptr<const Node>>& inputs() const { return inputs_; }
+  const Node& input(std::size_t which = 0) const { return *inputs_[which]; }
+  // Number of this node within its pipeline, by structure alone: keys randomness and clock sheets.
+  std::uint32_t op() const { return op_; }
+
+  virtual std::string describe() const = 0;  // this verb alone: "batch(32)"
+  virtual std::vector<ComponentSpec> spec() const = 0;
+  virtual std::optional<std::uint64_t> size()
+      const = 0;                       // elements per pass; kInfiniteCardinality; nothing = unknown
+  virtual bool random_access() const;  // default: when all inputs are
+  virtual std::uint64_t fingerprint() const { return 0; }  // of a source's contents; 0 for verbs
+  virtual bool transparent() const { return false; }       // a resumed run may have it or not
+
+  // Random access only; thread-safe for different workers. `at.index` is below size().
+  virtual void read(Position at, Sample& out, Worker& worker) const;
+  // Verbs that only choose positions rewrite `at` and return the input it now refers to; others
+  // return null.
+  virtual const Node* forward(Position& at, std::uint64_t seed) const;
+  // The stable number of the sample at a position, without reading it.
+  virtual std::uint64_t id(Position at, std::uint64_t seed) const;
+  virtual std::unique_ptr<Cursor> open(std::uint64_t pass, Worker& worker) const;
+  // A hint that these bytes will be wanted soon.
+  virtual void will_need(Position at, Worker& worker) const;
+
+  // A verb that changes one element at a time, whatever its position, applies itself here.
+  virtual bool elementwise() const { return false; }
+  virtual void apply(Sample& sample, Worker& worker) const;
+  // False when what it does depends on the epoch: its results may not be cached.
+  virtual bool deterministic() const { return true; }
+
+  virtual std::vector<LedgerEntry> buffers() const { return {}; }
+
+ private:
+  std::vector<std::shared_ptr<const Node>> inputs_;
+  std::uint32_t op_ = 0;
+};
+
+using NodePtr = std::shared_ptr<const Node>;
+
+// Makers, one per file.
+NodePtr make_arrays(std::vector<Tensor> components);
+NodePtr make_range(std::uint64_t count);
+NodePtr make_shuffle(NodePtr input, std::uint64_t buffer_size, ShuffleOptions options);
+NodePtr make_take(NodePtr input, std::uint64_t count);
+NodePtr make_skip(NodePtr input, std::uint64_t count);
+NodePtr make_repeat(NodePtr input, std::optional<std::uint64_t> count);
+NodePtr make_prefetch(NodePtr input, std::int64_t buffer_size);
+NodePtr make_map(NodePtr input, MapFunction function, MapOptions options);
+NodePtr make_random_map(NodePtr input, RandomMapFunction function, MapOptions options);
+NodePtr make_batch(NodePtr input, std::uint64_t batch_size, BatchOptions options);
+
+// The whole pipeline from source to `node`: "arrays(60000) > shuffle(60000) > batch(32)".
+// kOnlyMeaning: without the verbs that change no bits.
+enum class Describe { kAll, kOnlyMeaning };
+std::string describe_pipeline(const Node& node, Describe what = Describe::kAll);
+// "sample 17 (photos/cat/3.jpg)"
+std::string describe_sample(const Sample& sample);
+// Runs `work`, adding the sample to whatever it throws.
+[[noreturn]] void rethrow_with_sample(const std::string& where, const Sample& sample);
+
+}  // namespace surefit::data
