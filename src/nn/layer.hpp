@@ -43,6 +43,9 @@ class LayerBuilder {
   virtual Graph& graph() = 0;
   // The persistent value of a parameter, shared by all calls of the layer.
   virtual ValueId parameter(const ParameterSpec& spec) = 0;
+  // A node that changes persistent memory (running statistics): emitted behind the backward pass, once per step, and
+  // only in training.
+  virtual void update(std::shared_ptr<const Op> op, std::vector<ValueId> inputs) = 0;
 
   const ValueType& type(ValueId id) { return graph().value(id).type; }
   std::vector<ValueId> emit(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, Phase phase = Phase::kForward);

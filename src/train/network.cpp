@@ -39,9 +39,9 @@ class CallBuilder final : public LayerBuilder {
  public:
   CallBuilder(Graph& graph, bool training, const NamedLayer& layer, std::uint32_t layer_id,
               std::vector<Parameter>& parameters, std::unordered_map<std::string, int>& index,
-              std::vector<ValueId>& values)
+              Network::Built& built)
       : graph_(graph), training_(training), layer_(layer), layer_id_(layer_id), parameters_(parameters),
-        index_(index), values_(values) {}
+        index_(index), built_(built) {}
 
   bool training() const override { return training_; }
   const std::string& name() const override { return layer_.name; }
@@ -54,14 +54,19 @@ class CallBuilder final : public LayerBuilder {
     const auto [found, fresh] = index_.try_emplace(full, static_cast<int>(parameters_.size()));
     if (fresh) parameters_.push_back({full, spec, spec.trainable && trainable()});
     const auto at = static_cast<std::size_t>(found->second);
-    values_.resize(std::max(values_.size(), at + 1), kNone);
-    if (values_[at] == kNone) {
+    std::vector<ValueId>& values = built_.parameters;
+    values.resize(std::max(values.size(), at + 1), kNone);
+    if (values[at] == kNone) {
       ValueType type;
       type.shape = Shape{static_cast<std::int64_t>(parameters_[at].stored_count())};
       type.batched = false;
-      values_[at] = graph_.add_persistent(full, type, Category::kWeights);
+      values[at] = graph_.add_persistent(full, type, Category::kWeights);
     }
-    return values_[at];
+    return values[at];
+  }
+
+  void update(std::shared_ptr<const Op> op, std::vector<ValueId> inputs) override {
+    if (training_) built_.updates.push_back({std::move(op), std::move(inputs), layer_.name});
   }
 
  private:
@@ -71,7 +76,7 @@ class CallBuilder final : public LayerBuilder {
   std::uint32_t layer_id_;
   std::vector<Parameter>& parameters_;
   std::unordered_map<std::string, int>& index_;
-  std::vector<ValueId>& values_;
+  Network::Built& built_;
 };
 
 }  // namespace
@@ -166,7 +171,7 @@ Network::Built Network::emit(Graph& graph, bool training, std::vector<Parameter>
     }
     std::vector<ValueId> inputs;
     for (const int input : call.inputs) inputs.push_back(built.call_outputs[static_cast<std::size_t>(input)]);
-    CallBuilder builder(graph, training, layer, static_cast<std::uint32_t>(i), parameters, index, built.parameters);
+    CallBuilder builder(graph, training, layer, static_cast<std::uint32_t>(i), parameters, index, built);
     try {
       built.call_outputs.push_back(layer.layer.impl().build(builder, inputs));
     } catch (const ConfigError& error) {

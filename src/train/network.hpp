@@ -45,6 +45,13 @@ class Network {
     std::vector<ValueId> inputs, outputs;
     std::vector<ValueId> parameters;  // as parameters(); kNone where a graph does not use one
     std::vector<ValueId> call_outputs;
+    // Nodes for the end of a training step.
+    struct Update {
+      std::shared_ptr<const Op> op;
+      std::vector<ValueId> inputs;
+      std::string layer;
+    };
+    std::vector<Update> updates;
   };
   // Emits the forward nodes of every layer into `graph`.
   Built build(Graph& graph, bool training) const;

@@ -39,6 +39,8 @@ std::shared_ptr<const Op> make_activation_backward(ActivationSpec spec);
 // Sum of two or more inputs of one type.
 class AddOp final : public Op {
  public:
+  explicit AddOp(std::size_t terms) : terms_(terms) {}
+  std::size_t terms() const { return terms_; }
   std::string_view kind() const override { return "add"; }
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {inputs[0]}; }
   Layout preferred_layout(std::size_t index, const ValueType& type) const override;
@@ -46,6 +48,9 @@ class AddOp final : public Op {
   std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
                                int threads) const override;
   void gradient(GradientBuilder& builder) const override;
+
+ private:
+  std::size_t terms_;
 };
 
 bool is_relu(const Op& op);

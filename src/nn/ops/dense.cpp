@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/ops/dense.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.hpp"
+#include "engine/kernels/table.hpp"
+#include "graph/autodiff.hpp"
+#include "nn/ops/activation.hpp"
+#include "nn/ops/kernel.hpp"
+
+namespace surefit {
+namespace {
+
+using kernels::DenseShape;
+
+// Units of work are cut so that a task is worth its dispatch but a wide machine still finds enough of them.
+constexpr std::int64_t kRowsPerTask = 2048;  // of the kernel, for layers with few outputs
+constexpr std::int64_t kUnitsPerTask = 4;
+
+DenseShape shape_of(const ValueType& input, std::int64_t units) {
+  return {static_cast<std::int64_t>(input.stored_count()), units};
+}
+
+struct Cut {
+  std::int64_t k_parts = 1, unit_parts = 1;
+};
+
+Cut cut_weights(const DenseShape& shape) {
+  const std::int64_t units = kernels::dense_units(shape);
+  return {units == 1 ? std::max<std::int64_t>(1, (shape.inputs + kRowsPerTask - 1) / kRowsPerTask) : 1,
+          (units + kUnitsPerTask - 1) / kUnitsPerTask};
+}
+
+// Part `index` of [0, count) in steps of `step`.
+std::pair<std::int64_t, std::int64_t> part(std::int64_t count, std::int64_t step, std::int64_t index) {
+  return {std::min(count, index * step), std::min(count, (index + 1) * step)};
+}
+
+ValueType vector_type(std::int64_t count) {
+  ValueType type;
+  type.shape = Shape{count};
+  type.batched = false;
+  return type;
+}
+
+class DenseBackwardWeightsOp final : public Op {
+ public:
+  DenseBackwardWeightsOp(const DenseShape& shape, bool bias) : shape_(shape), bias_(bias) {}
+  std::string_view kind() const override { return "dense_backward_weights"; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override {
+    std::vector<ValueType> types = {vector_type(kernels::dense_weight_count(shape_))};
+    if (bias_) types.push_back(vector_type(shape_.outputs));
+    return types;
+  }
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    OpTraits traits;
+    traits.role = BatchRole::kReduction;
+    const Cut cut = cut_weights(shape_);
+    traits.blocks = static_cast<int>(cut.k_parts * cut.unit_parts) + (bias_ ? 1 : 0);
+    traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+    const DenseShape shape = shape_;
+    const Cut cut = cut_weights(shape);
+    return make_kernel("own", [shape, cut](const Task& task) {
+      const std::int64_t samples = task.end - task.begin;
+      if (task.block == cut.k_parts * cut.unit_parts) {
+        kernels::DenseBackwardBiasArgs args;
+        args.shape = shape;
+        args.diff_dst = task.inputs[1].at(task.begin);
+        args.diff_dst_stride = float_stride(task.inputs[1]);
+        args.diff_bias = task.outputs[1].at();
+        args.sample_end = samples;
+        args.first = task.begin == 0;
+        kernels::table().dense.backward_bias(args);
+        return;
+      }
+      kernels::DenseBackwardWeightsArgs args;
+      args.shape = shape;
+      args.src = task.inputs[0].at(task.begin);
+      args.src_stride = float_stride(task.inputs[0]);
+      args.diff_dst = task.inputs[1].at(task.begin);
+      args.diff_dst_stride = float_stride(task.inputs[1]);
+      args.diff_weights = task.outputs[0].at();
+      args.sample_end = samples;
+      const std::int64_t k_step = cut.k_parts == 1 ? shape.inputs : kRowsPerTask;
+      std::tie(args.k_begin, args.k_end) = part(shape.inputs, k_step, task.block % cut.k_parts);
+      std::tie(args.unit_begin, args.unit_end) =
+          part(kernels::dense_units(shape), kUnitsPerTask, task.block / cut.k_parts);
+      args.first = task.begin == 0;
+      kernels::table().dense.backward_weights(args);
+    });
+  }
+
+ private:
+  DenseShape shape_;
+  bool bias_;
+};
+
+class DenseBackwardDataOp final : public Op {
+ public:
+  DenseBackwardDataOp(const DenseShape& shape, ValueType input) : shape_(shape), input_(std::move(input)) {}
+  std::string_view kind() const override { return "dense_backward_data"; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    OpTraits traits;
+    traits.blocks = static_cast<int>(std::max<std::int64_t>(1, (shape_.inputs + kRowsPerTask - 1) / kRowsPerTask));
+    traits.samples_per_task = 64;
+    traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+    const DenseShape shape = shape_;
+    return make_kernel("own", [shape](const Task& task) {
+      kernels::DenseBackwardDataArgs args;
+      args.shape = shape;
+      args.diff_dst = task.inputs[0].at(task.begin);
+      args.diff_dst_stride = float_stride(task.inputs[0]);
+      args.weights = task.inputs[1].at();
+      args.diff_src = task.outputs[0].at(task.begin);
+      args.diff_src_stride = float_stride(task.outputs[0]);
+      args.sample_end = task.end - task.begin;
+      std::tie(args.k_begin, args.k_end) = part(shape.inputs, kRowsPerTask, task.block);
+      kernels::table().dense.backward_data(args);
+    });
+  }
+
+ private:
+  DenseShape shape_;
+  ValueType input_;
+};
+
+class DenseOp final : public Op {
+ public:
+  DenseOp(std::int64_t units, bool bias, bool relu) : units_(units), bias_(bias), relu_(relu) {}
+  std::string_view kind() const override { return relu_ ? "dense_relu" : "dense"; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override {
+    ValueType type;
+    type.shape = Shape{units_};
+    return {type};
+  }
+  OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
+    OpTraits traits;
+    const std::int64_t units = kernels::dense_units(shape_of(inputs[0], units_));
+    traits.blocks = static_cast<int>((units + kUnitsPerTask - 1) / kUnitsPerTask);
+    traits.samples_per_task = 64;
+    traits.flops_per_sample = 2.0 * static_cast<double>(inputs[0].stored_count()) * static_cast<double>(units_);
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+    kernels::DenseForwardArgs args;
+    args.shape = shape_of(inputs[0], units_);
+    args.relu = relu_;
+    return make_kernel("own", [args, bias = bias_](const Task& task) {
+      kernels::DenseForwardArgs own = args;
+      own.src = task.inputs[0].at(task.begin);
+      own.src_stride = float_stride(task.inputs[0]);
+      own.weights = task.inputs[1].at();
+      own.bias = bias ? task.inputs[2].at() : nullptr;
+      own.dst = task.outputs[0].at(task.begin);
+      own.dst_stride = float_stride(task.outputs[0]);
+      own.sample_end = task.end - task.begin;
+      std::tie(own.unit_begin, own.unit_end) = part(kernels::dense_units(own.shape), kUnitsPerTask, task.block);
+      kernels::table().dense.forward(own);
+    });
+  }
+  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t, std::span<const ValueType>) const override {
+    return !relu_ && is_relu(consumer) ? std::make_shared<DenseOp>(units_, bias_, true) : nullptr;
+  }
+  void gradient(GradientBuilder& builder) const override {
+    ValueId diff_dst = builder.output_gradient(0);
+    if (relu_) {
+      diff_dst = builder.emit1(make_activation_backward({kernels::Activation::kRelu}), {builder.output(0), diff_dst});
+    }
+    const ValueType input = builder.type(builder.input(0));
+    const DenseShape shape = shape_of(input, units_);
+    if (builder.wants(1) || (bias_ && builder.wants(2))) {
+      const auto gradients = builder.emit(std::make_shared<DenseBackwardWeightsOp>(shape, bias_),
+                                          {builder.input(0), diff_dst}, Category::kGradients);
+      builder.set_input_gradient(1, gradients[0]);
+      if (bias_) builder.set_input_gradient(2, gradients[1]);
+    }
+    if (builder.wants(0)) {
+      builder.set_input_gradient(
+          0, builder.emit1(std::make_shared<DenseBackwardDataOp>(shape, input), {diff_dst, builder.input(1)}));
+    }
+  }
+
+ private:
+  std::int64_t units_;
+  bool bias_, relu_;
+};
+
+class DenseKernelPacking final : public Packing {
+ public:
+  DenseKernelPacking(ValueType input, std::int64_t units) : input_(std::move(input)), shape_(shape_of(input_, units)) {}
+  std::size_t stored_count() const override { return static_cast<std::size_t>(kernels::dense_weight_count(shape_)); }
+  void pack(const float* keras, float* engine) const override {
+    if (input_.layout == Layout::kPlain) return kernels::table().dense.pack(shape_, keras, engine);
+    std::vector<float> rows(static_cast<std::size_t>(shape_.inputs * shape_.outputs), 0.0f);
+    for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
+      std::copy_n(keras + keras_row * shape_.outputs, shape_.outputs, rows.data() + stored_row * shape_.outputs);
+    });
+    kernels::table().dense.pack(shape_, rows.data(), engine);
+  }
+  void unpack(const float* engine, float* keras) const override {
+    if (input_.layout == Layout::kPlain) return kernels::table().dense.unpack(shape_, engine, keras);
+    std::vector<float> rows(static_cast<std::size_t>(shape_.inputs * shape_.outputs));
+    kernels::table().dense.unpack(shape_, engine, rows.data());
+    for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
+      std::copy_n(rows.data() + stored_row * shape_.outputs, shape_.outputs, keras + keras_row * shape_.outputs);
+    });
+  }
+
+ private:
+  template <typename Visit>
+  void for_each_row(const Visit& visit) const {
+    const std::int64_t pixels = input_.picture[0] * input_.picture[1], channels = input_.picture[2];
+    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        visit(pixel * channels + c, (c / kChannelBlock * pixels + pixel) * kChannelBlock + c % kChannelBlock);
+      }
+    }
+  }
+  ValueType input_;
+  DenseShape shape_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Op> make_dense_op(std::int64_t units, bool bias) {
+  return std::make_shared<DenseOp>(units, bias, false);
+}
+
+std::shared_ptr<const Packing> dense_kernel_packing(const ValueType& input, std::int64_t units) {
+  return std::make_shared<DenseKernelPacking>(input, units);
+}
+
+}  // namespace surefit
