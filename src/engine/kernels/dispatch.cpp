@@ -15,25 +15,37 @@ KernelTable make_table();
 
 namespace {
 
-KernelTable choose() {
-  const char* forced = std::getenv("SUREFIT_ISA");
-  const bool plain = forced != nullptr && std::string_view(forced) == "baseline";
+bool has_avx2() {
 #if defined(__x86_64__)
-  if (!plain && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c")) {
-    return avx2::make_table();
-  }
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("f16c");
 #else
-  (void)plain;
+  return false;
 #endif
-  return baseline::make_table();
 }
 
 }  // namespace
 
+const KernelTable* table_for(std::string_view isa) {
+  if (isa == "baseline") {
+    static const KernelTable made = baseline::make_table();
+    return &made;
+  }
+  if (isa == "avx2" && has_avx2()) {
+    static const KernelTable made = avx2::make_table();
+    return &made;
+  }
+  return nullptr;
+}
+
 const KernelTable& table() {
-  static const KernelTable chosen = choose();
-  return chosen;
+  static const KernelTable* const chosen = [] {
+    const char* forced = std::getenv("SUREFIT_ISA");
+    const bool plain = forced != nullptr && std::string_view(forced) == "baseline";
+    const KernelTable* best = plain ? nullptr : table_for("avx2");
+    return best != nullptr ? best : table_for("baseline");
+  }();
+  return *chosen;
 }
 
 }  // namespace surefit::kernels
