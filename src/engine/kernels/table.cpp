@@ -8,12 +8,24 @@ namespace surefit::kernels::SUREFIT_ISA {
 
 void fill_first(KernelTable& table);
 void fill_first_pool(KernelTable& table);
+void fill_dense(KernelTable& table);
+void fill_loss(KernelTable& table);
+void fill_pool(KernelTable& table);
+void fill_elementwise(KernelTable& table);
+void fill_batch_norm(KernelTable& table);
+void fill_optimizers(KernelTable& table);
 
 KernelTable make_table() {
   KernelTable table;
   table.isa = SUREFIT_NAME(SUREFIT_ISA);
   fill_first(table);
   fill_first_pool(table);
+  fill_dense(table);
+  fill_loss(table);
+  fill_pool(table);
+  fill_elementwise(table);
+  fill_batch_norm(table);
+  fill_optimizers(table);
   return table;
 }
 

@@ -8,6 +8,12 @@
 
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_first_pool.hpp"
+#include "engine/kernels/batch_norm.hpp"
+#include "engine/kernels/dense.hpp"
+#include "engine/kernels/elementwise.hpp"
+#include "engine/kernels/loss.hpp"
+#include "engine/kernels/optimizers.hpp"
+#include "engine/kernels/pool.hpp"
 
 namespace surefit::kernels {
 
@@ -15,6 +21,12 @@ struct KernelTable {
   const char* isa = nullptr;
   FirstConvKernels first;
   FirstPoolKernels first_pool;
+  DenseKernels dense;
+  LossKernels loss;
+  PoolKernels pool;
+  ElementwiseKernels elementwise;
+  BatchNormKernels batch_norm;
+  OptimizerKernels optimizers;
 };
 
 // The table of the best instruction set this CPU has; SUREFIT_ISA=baseline in the environment

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/dense.hpp"
+
+#include "engine/kernels/dense_panels.hpp"
+#include "engine/kernels/dense_rows.hpp"
+#include "engine/kernels/table.hpp"
+
+namespace surefit::kernels::SUREFIT_ISA {
+namespace {
+
+bool has_rows(DenseShape s) {
+  return s.outputs <= kDenseRowsMax;
+}
+
+void forward(const DenseForwardArgs& a) {
+  if (!has_rows(a.shape)) {
+    panel_forward(a);
+  } else if (a.unit_begin < a.unit_end) {
+    rows_forward(a);
+  }
+}
+
+void backward_data(const DenseBackwardDataArgs& a) {
+  if (has_rows(a.shape)) {
+    rows_backward_data(a);
+  } else {
+    panel_backward_data(a);
+  }
+}
+
+void backward_weights(const DenseBackwardWeightsArgs& a) {
+  if (!has_rows(a.shape)) {
+    panel_backward_weights(a);
+  } else if (a.unit_begin < a.unit_end) {
+    rows_backward_weights(a);
+  }
+}
+
+void backward_bias(const DenseBackwardBiasArgs& a) {
+  for (std::int64_t oc = 0; oc < a.shape.outputs; oc += kBlock) {
+    const std::int64_t lanes = a.shape.outputs - oc < kBlock ? a.shape.outputs - oc : kBlock;
+    V8 sum = a.first ? V8{} : load_lanes(a.diff_bias + oc, lanes);
+    for (std::int64_t n = a.sample_begin; n < a.sample_end; ++n) {
+      const float* dy = a.diff_dst + n * a.diff_dst_stride + oc;
+      sum += lanes == kBlock ? load(dy) : load_lanes(dy, lanes);
+    }
+    store_lanes(a.diff_bias + oc, sum, lanes);
+  }
+}
+
+// Where weight (k, oc) is in the packed array.
+SUREFIT_INLINE std::int64_t packed_index(DenseShape s, std::int64_t k, std::int64_t oc) {
+  if (has_rows(s)) return oc * rows_stride(s) + k;
+  return (oc / kDensePanel * s.inputs + k) * kDensePanel + oc % kDensePanel;
+}
+
+void pack(DenseShape s, const float* keras, float* packed) {
+  std::memset(packed, 0, static_cast<std::size_t>(dense_weight_count(s)) * sizeof(float));
+  for (std::int64_t k = 0; k < s.inputs; ++k)
+    for (std::int64_t oc = 0; oc < s.outputs; ++oc)
+      packed[packed_index(s, k, oc)] = keras[k * s.outputs + oc];
+}
+
+void unpack(DenseShape s, const float* packed, float* keras) {
+  for (std::int64_t k = 0; k < s.inputs; ++k)
+    for (std::int64_t oc = 0; oc < s.outputs; ++oc)
+      keras[k * s.outputs + oc] = packed[packed_index(s, k, oc)];
+}
+
+}  // namespace
+
+void fill_dense(KernelTable& table) {
+  table.dense = {forward, backward_data, backward_weights, backward_bias, pack, unpack};
+}
+
+}  // namespace surefit::kernels::SUREFIT_ISA

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fully connected layer: y[n][oc] = sum_k x[n][k] W[k][oc] + b[oc].
+//
+// Packed weights, a fixed rule on shape:
+//   outputs <= kDenseRowsMax: rows [OC][round_up(K, 8)], vectors along k, nothing wasted on padded
+//   outputs; otherwise:                panels [ceil(OC/16)][K][16], vectors along outputs, weights
+//   stream once.
+// Padding is zero and stays zero (its gradient is zero).
+//
+// Sum orders, fixed by shape: forward of a row layout: eight chains (k mod 8, k increasing), then a
+// fixed tree; of panels: one chain, k increasing. backward_data: one chain, oc increasing.
+// backward_weights and bias: one chain, samples increasing, continued from what is stored unless
+// `first`.
+#pragma once
+
+#include <cstdint>
+
+namespace surefit::kernels {
+
+inline constexpr int kDenseRowsMax = 16;
+inline constexpr int kDensePanel = 16;
+
+struct DenseShape {
+  std::int64_t inputs = 0;   // K
+  std::int64_t outputs = 0;  // OC
+};
+
+// Units of [unit_begin, unit_end): panels of 16 outputs; a row layout is one unit.
+constexpr std::int64_t dense_units(DenseShape s) {
+  return s.outputs <= kDenseRowsMax ? 1 : (s.outputs + kDensePanel - 1) / kDensePanel;
+}
+constexpr std::int64_t dense_weight_count(DenseShape s) {
+  return s.outputs <= kDenseRowsMax ? s.outputs * ((s.inputs + 7) / 8 * 8)
+                                    : dense_units(s) * s.inputs * kDensePanel;
+}
+
+struct DenseForwardArgs {
+  DenseShape shape;
+  const float* src = nullptr;  // row of sample n: src + n * src_stride
+  std::int64_t src_stride = 0;
+  const float* weights = nullptr;  // packed
+  const float* bias = nullptr;     // [OC] or null
+  float* dst = nullptr;
+  std::int64_t dst_stride = 0;
+  std::int64_t sample_begin = 0, sample_end = 0;
+  std::int64_t unit_begin = 0, unit_end = 0;
+  bool relu = false;
+};
+
+struct DenseBackwardDataArgs {
+  DenseShape shape;
+  const float* diff_dst = nullptr;
+  std::int64_t diff_dst_stride = 0;
+  const float* weights = nullptr;
+  float* diff_src = nullptr;  // overwritten
+  std::int64_t diff_src_stride = 0;
+  std::int64_t sample_begin = 0, sample_end = 0;
+  std::int64_t k_begin = 0, k_end = 0;  // multiples of 8, or K
+};
+
+struct DenseBackwardWeightsArgs {
+  DenseShape shape;
+  const float* src = nullptr;
+  std::int64_t src_stride = 0;
+  const float* diff_dst = nullptr;
+  std::int64_t diff_dst_stride = 0;
+  float* diff_weights = nullptr;  // packed
+  std::int64_t sample_begin = 0, sample_end = 0;
+  std::int64_t k_begin = 0, k_end = 0;  // multiples of 8, or K
+  std::int64_t unit_begin = 0, unit_end = 0;
+  bool first = true;  // overwrite instead of add
+};
+
+struct DenseBackwardBiasArgs {
+  DenseShape shape;
+  const float* diff_dst = nullptr;
+  std::int64_t diff_dst_stride = 0;
+  float* diff_bias = nullptr;  // [OC]
+  std::int64_t sample_begin = 0, sample_end = 0;
+  bool first = true;
+};
+
+struct DenseKernels {
+  void (*forward)(const DenseForwardArgs&) = nullptr;
+  void (*backward_data)(const DenseBackwardDataArgs&) = nullptr;
+  void (*backward_weights)(const DenseBackwardWeightsArgs&) = nullptr;
+  void (*backward_bias)(const DenseBackwardBiasArgs&) = nullptr;
+  // From and to Keras's kernel [K][OC].
+  void (*pack)(DenseShape shape, const float* keras, float* packed) = nullptr;
+  void (*unpack)(DenseShape shape, const float* packed, float* keras) = nullptr;
+};
+
+}  // namespace surefit::kernels

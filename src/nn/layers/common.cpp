@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/layers/common.hpp"
+
+#include "base/check.hpp"
+#include "nn/ops/activation.hpp"
+#include "nn/ops/softmax.hpp"
+
+namespace surefit {
+
+void check_activation(const std::string& name) { activation_by_name(name); }
+
+ValueId emit_activation(LayerBuilder& builder, const std::string& name, ValueId input) {
+  const std::optional<ActivationSpec> spec = activation_by_name(name);
+  if (!spec) return builder.emit1(std::make_shared<SoftmaxOp>(), {input});
+  if (spec->kind == kernels::Activation::kLinear) return input;
+  return builder.emit1(std::make_shared<ActivationOp>(*spec), {input});
+}
+
+void require_channels_last(const std::string& data_format) {
+  if (data_format != "channels_last") {
+    throw ConfigError(fmt::format("data_format; expected 'channels_last'; got '{}'", data_format));
+  }
+}
+
+void require_absent(std::string_view field, const std::optional<Object>& value) {
+  if (value) throw ConfigError(fmt::format("{} '{}' is not supported yet; remove it", field, value->class_name));
+}
+
+ValueId as_picture(LayerBuilder& builder, ValueId input) {
+  ValueType type = builder.type(input);
+  if (type.shape.rank() == 3) return input;
+  if (type.layout == Layout::kPlain) {
+    type.shape = Shape{1, 1, static_cast<std::int64_t>(type.shape.count())};
+  } else {
+    type.shape = type.picture;
+  }
+  return builder.graph().add_view(input, type, builder.name() + "/picture");
+}
+
+ValueId as_row(LayerBuilder& builder, ValueId input) {
+  ValueType type = builder.type(input);
+  if (type.shape.rank() == 1) return input;
+  type.shape = Shape{static_cast<std::int64_t>(type.shape.count())};
+  return builder.graph().add_view(input, type, builder.name() + "/row");
+}
+
+}  // namespace surefit

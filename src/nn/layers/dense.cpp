@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/check.hpp"
+#include "nn/layers/common.hpp"
+#include "nn/ops/dense.hpp"
+
+namespace surefit {
+namespace {
+
+class DenseImpl final : public LayerImpl {
+ public:
+  explicit DenseImpl(const Dense& spec) : spec_(spec) {
+    if (spec.units < 1) throw ConfigError(fmt::format("[Dense] units; expected at least 1; got {}", spec.units));
+    check_activation(spec.activation);
+    require_absent("kernel_regularizer", spec.kernel_regularizer);
+    require_absent("bias_regularizer", spec.bias_regularizer);
+    require_absent("activity_regularizer", spec.activity_regularizer);
+    require_absent("kernel_constraint", spec.kernel_constraint);
+    require_absent("bias_constraint", spec.bias_constraint);
+  }
+
+  Shape infer(std::span<const Shape> inputs) const override {
+    require_inputs(inputs, 1, 1, "a row of features (put a Flatten or a pooling layer before)");
+    return Shape{spec_.units};
+  }
+
+  ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
+    const ValueType input = builder.type(inputs[0]);
+    std::vector<ValueId> operands = {inputs[0]};
+    operands.push_back(builder.parameter({.name = "kernel",
+                                          .shape = Shape{static_cast<std::int64_t>(input.shape.count()), spec_.units},
+                                          .initializer = spec_.kernel_initializer,
+                                          .packing = dense_kernel_packing(input, spec_.units)}));
+    if (spec_.use_bias) {
+      operands.push_back(
+          builder.parameter({.name = "bias", .shape = Shape{spec_.units}, .initializer = spec_.bias_initializer}));
+    }
+    return emit_activation(builder, spec_.activation,
+                           builder.emit1(make_dense_op(spec_.units, spec_.use_bias), std::move(operands)));
+  }
+
+ private:
+  Dense spec_;
+};
+
+}  // namespace
+
+LayerPtr make_layer(const Dense& spec) { return std::make_shared<DenseImpl>(spec); }
+
+}  // namespace surefit

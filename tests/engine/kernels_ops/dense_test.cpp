@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels_ops/support.hpp"
+
+namespace surefit::kernels {
+namespace {
+
+using DenseTest = KernelTest;
+INSTANTIATE_TEST_SUITE_P(Isa, DenseTest, testing::Values("baseline", "avx2"));
+
+struct Case {
+  std::int64_t inputs, outputs, samples;
+};
+const Case kCases[] = {{1, 1, 1},     {7, 3, 5},     {13, 10, 9},  {64, 16, 7},
+                       {515, 10, 33}, {300, 12, 3},  {5, 17, 2},   {13, 40, 11},
+                       {260, 64, 8},  {530, 33, 29}, {65, 100, 70}};
+
+struct Problem {
+  DenseShape shape;
+  std::int64_t samples, x_stride, y_stride;
+  Floats x, keras, packed, bias, dy;
+};
+
+Problem make(const KernelTable& k, const Case& c) {
+  Problem p{{c.inputs, c.outputs}, c.samples, c.inputs + 3, c.outputs + 1, {}, {}, {}, {}, {}};
+  p.x = uniform(c.samples * p.x_stride, 1);
+  p.keras = uniform(c.inputs * c.outputs, 2);
+  p.bias = uniform(c.outputs, 3);
+  p.dy = uniform(c.samples * p.y_stride, 4);
+  p.packed = poison(dense_weight_count(p.shape));
+  k.dense.pack(p.shape, p.keras.data(), p.packed.data());
+  return p;
+}
+
+// The error of a chain of n roundings is at most n * 2^-24 of the sum of magnitudes; chains here
+// are no longer.
+double bound(std::int64_t terms) {
+  return static_cast<double>(terms + 2) * 0x1p-24;
+}
+
+DenseForwardArgs forward_args(const Problem& p, Floats& y, bool relu) {
+  return {.shape = p.shape,
+          .src = p.x.data(),
+          .src_stride = p.x_stride,
+          .weights = p.packed.data(),
+          .bias = p.bias.data(),
+          .dst = y.data(),
+          .dst_stride = p.y_stride,
+          .sample_begin = 0,
+          .sample_end = p.samples,
+          .unit_begin = 0,
+          .unit_end = dense_units(p.shape),
+          .relu = relu};
+}
+DenseBackwardDataArgs data_args(const Problem& p, Floats& dx) {
+  return {.shape = p.shape,
+          .diff_dst = p.dy.data(),
+          .diff_dst_stride = p.y_stride,
+          .weights = p.packed.data(),
+          .diff_src = dx.data(),
+          .diff_src_stride = p.x_stride,
+          .sample_begin = 0,
+          .sample_end = p.samples,
+          .k_begin = 0,
+          .k_end = p.shape.inputs};
+}
+DenseBackwardWeightsArgs weights_args(const Problem& p, Floats& dw) {
+  return {.shape = p.shape,
+          .src = p.x.data(),
+          .src_stride = p.x_stride,
+          .diff_dst = p.dy.data(),
+          .diff_dst_stride = p.y_stride,
+          .diff_weights = dw.data(),
+          .sample_begin = 0,
+          .sample_end = p.samples,
+          .k_begin = 0,
+          .k_end = p.shape.inputs,
+          .unit_begin = 0,
+          .unit_end = dense_units(p.shape),
+          .first = true};
+}
+
+TEST_P(DenseTest, PackRoundTrips) {
+  for (const Case& c : kCases) {
+    const Problem p = make(k(), c);
+    Floats back = poison(c.inputs * c.outputs);
+    k().dense.unpack(p.shape, p.packed.data(), back.data());
+    expect_same_bits(back, p.keras);
+  }
+}
+
+TEST_P(DenseTest, ForwardMatchesDouble) {
+  for (const Case& c : kCases) {
+    const Problem p = make(k(), c);
+    for (const bool relu : {false, true}) {
+      Floats y = poison(c.samples * p.y_stride);
+      k().dense.forward(forward_args(p, y, relu));
+      for (std::int64_t n = 0; n < c.samples; ++n) {
+        for (std::int64_t oc = 0; oc < c.outputs; ++oc) {
+          double want = p.bias[oc], scale = std::fabs(want);
+          for (std::int64_t i = 0; i < c.inputs; ++i) {
+            const double term = double{p.x[n * p.x_stride + i]} * p.keras[i * c.outputs + oc];
+            want += term;
+            scale += std::fabs(term);
+          }
+          if (relu && want < 0) want = 0;
+          ASSERT_LE(std::fabs(y[n * p.y_stride + oc] - want), bound(c.inputs) * scale);
+        }
+        ASSERT_TRUE(std::isnan(y[n * p.y_stride + c.outputs]));  // nothing beyond the row
+      }
+    }
+  }
+}
+
+TEST_P(DenseTest, BackwardMatchesDouble) {
+  for (const Case& c : kCases) {
+    const Problem p = make(k(), c);
+    Floats dx = poison(c.samples * p.x_stride), dw = poison(dense_weight_count(p.shape)),
+           db = poison(c.outputs);
+    k().dense.backward_data(data_args(p, dx));
+    k().dense.backward_weights(weights_args(p, dw));
+    k().dense.backward_bias({.shape = p.shape,
+                             .diff_dst = p.dy.data(),
+                             .diff_dst_stride = p.y_stride,
+                             .diff_bias = db.data(),
+                             .sample_begin = 0,
+                             .sample_end = c.samples,
+                             .first = true});
+    for (std::int64_t n = 0; n < c.samples; ++n) {
+      for (std::int64_t i = 0; i < c.inputs; ++i) {
+        double want = 0, scale = 0;
+        for (std::int64_t oc = 0; oc < c.outputs; ++oc) {
+          const double term = double{p.dy[n * p.y_stride + oc]} * p.keras[i * c.outputs + oc];
+          want += term;
+          scale += std::fabs(term);
+        }
+        ASSERT_LE(std::fabs(dx[n * p.x_stride + i] - want), bound(c.outputs) * scale);
+      }
+      ASSERT_TRUE(std::isnan(dx[n * p.x_stride + c.inputs]));
+    }
+    Floats plain = poison(c.inputs * c.outputs);
+    k().dense.unpack(p.shape, dw.data(), plain.data());
+    double all = 0,
+           live = 0;  // padding must be zero: the packed array holds nothing but the plain one
+    for (const float v : dw) all += std::fabs(v);
+    for (std::int64_t oc = 0; oc < c.outputs; ++oc) {
+      double bias = 0, bias_scale = 0;
+      for (std::int64_t n = 0; n < c.samples; ++n) {
+        bias += p.dy[n * p.y_stride + oc];
+        bias_scale += std::fabs(p.dy[n * p.y_stride + oc]);
+      }
+      ASSERT_LE(std::fabs(db[oc] - bias), bound(c.samples) * bias_scale);
+      for (std::int64_t i = 0; i < c.inputs; ++i) {
+        double want = 0, scale = 0;
+        for (std::int64_t n = 0; n < c.samples; ++n) {
+          const double term = double{p.dy[n * p.y_stride + oc]} * p.x[n * p.x_stride + i];
+          want += term;
+          scale += std::fabs(term);
+        }
+        ASSERT_LE(std::fabs(plain[i * c.outputs + oc] - want), bound(c.samples) * scale);
+        live += std::fabs(plain[i * c.outputs + oc]);
+      }
+    }
+    ASSERT_NEAR(all, live, 1e-9 * all);
+  }
+}
+
+TEST_P(DenseTest, AnySplitGivesTheSameBits) {
+  for (const Case& c : kCases) {
+    const Problem p = make(k(), c);
+    Floats y = poison(c.samples * p.y_stride), y_cut = y, dx = poison(c.samples * p.x_stride),
+           dx_cut = dx;
+    Floats dw = poison(dense_weight_count(p.shape)), dw_cut = dw, db = poison(c.outputs),
+           db_cut = db;
+    k().dense.forward(forward_args(p, y, true));
+    k().dense.backward_data(data_args(p, dx));
+    k().dense.backward_weights(weights_args(p, dw));
+    DenseBackwardBiasArgs bias{.shape = p.shape,
+                               .diff_dst = p.dy.data(),
+                               .diff_dst_stride = p.y_stride,
+                               .diff_bias = db.data(),
+                               .sample_begin = 0,
+                               .sample_end = c.samples,
+                               .first = true};
+    k().dense.backward_bias(bias);
+    bias.diff_bias = db_cut.data();
+    const std::int64_t k_cut = std::min(round_up8(c.inputs / 3), c.inputs);
+    for (std::int64_t n = 0; n < c.samples; n = n * 2 + 1) {  // pieces of 1, 2, 4, ... samples
+      const std::int64_t end = std::min(n * 2 + 1, c.samples);
+      for (std::int64_t unit = 0; unit < dense_units(p.shape); ++unit) {
+        DenseForwardArgs f = forward_args(p, y_cut, true);
+        f.sample_begin = n, f.sample_end = end, f.unit_begin = unit, f.unit_end = unit + 1;
+        k().dense.forward(f);
+        DenseBackwardWeightsArgs w = weights_args(p, dw_cut);
+        w.sample_begin = n, w.sample_end = end, w.unit_begin = unit, w.unit_end = unit + 1,
+        w.first = n == 0;
+        w.k_end = k_cut;
+        k().dense.backward_weights(w);
+        w.k_begin = k_cut, w.k_end = c.inputs;
+        k().dense.backward_weights(w);
+      }
+      DenseBackwardDataArgs d = data_args(p, dx_cut);
+      d.sample_begin = n, d.sample_end = end, d.k_end = k_cut;
+      k().dense.backward_data(d);
+      d.k_begin = k_cut, d.k_end = c.inputs;
+      k().dense.backward_data(d);
+      bias.sample_begin = n, bias.sample_end = end, bias.first = n == 0;
+      k().dense.backward_bias(bias);
+    }
+    expect_same_bits(y, y_cut);
+    expect_same_bits(dx, dx_cut);
+    expect_same_bits(dw, dw_cut);
+    expect_same_bits(db, db_cut);
+  }
+}
+
+TEST_P(DenseTest, NanReachesItsRowOnly) {
+  Problem p = make(k(), {20, 10, 3});
+  p.x[p.x_stride + 19] = kPoison;
+  Floats y(static_cast<std::size_t>(3 * p.y_stride));
+  k().dense.forward(forward_args(p, y, true));
+  for (std::int64_t oc = 0; oc < 10; ++oc) {
+    EXPECT_FALSE(std::isnan(y[oc]));
+    EXPECT_TRUE(std::isnan(y[p.y_stride + oc]));
+    EXPECT_FALSE(std::isnan(y[2 * p.y_stride + oc]));
+  }
+}
+
+}  // namespace
+}  // namespace surefit::kernels
