@@ -28,14 +28,14 @@ const Node& Graph::node(NodeId id) const {
 
 ValueId Graph::add_input(std::string name, ValueType type, Category category) {
   const auto id = static_cast<ValueId>(values_.size());
-  values_.push_back({id, std::move(type), category, Source::kInput, kNone, kNone, std::move(name)});
+  values_.push_back({id, std::move(type), category, Origin::kInput, kNone, kNone, std::move(name)});
   return id;
 }
 
 ValueId Graph::add_persistent(std::string name, ValueType type, Category category) {
   type.batched = false;
   const auto id = static_cast<ValueId>(values_.size());
-  values_.push_back({id, std::move(type), category, Source::kPersistent, kNone, kNone, std::move(name)});
+  values_.push_back({id, std::move(type), category, Origin::kPersistent, kNone, kNone, std::move(name)});
   return id;
 }
 
@@ -45,7 +45,7 @@ ValueId Graph::add_view(ValueId id, ValueType type, std::string name) {
                     type.batched == original.type.batched,
                 "view of {} as {}", original.type.to_string(), type.to_string());
   const auto view = static_cast<ValueId>(values_.size());
-  const Value made{view, std::move(type), original.category, original.source, original.producer,
+  const Value made{view, std::move(type), original.category, original.origin, original.producer,
                    original.id, std::move(name)};
   values_.push_back(made);
   return view;
@@ -56,7 +56,8 @@ ValueId Graph::root(ValueId id) const {
   return origin == kNone ? id : origin;
 }
 
-ValueId Graph::convert(ValueId id, Layout layout, const std::string& layer, Phase phase) {
+ValueId Graph::in_layout(ValueId id, Layout layout, const std::string& layer, Phase phase) {
+  if (value(id).type.layout == layout) return id;
   const std::int64_t key = std::int64_t{id} * 2 + (layout == Layout::kBlocked ? 1 : 0);
   const auto found = conversions_.find(key);
   if (found != conversions_.end()) return found->second;
@@ -71,7 +72,7 @@ std::vector<ValueId> Graph::add(std::shared_ptr<const Op> op, std::vector<ValueI
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const ValueType& type = value(inputs[i]).type;
     const Layout wanted = op->preferred_layout(i, type);
-    if (wanted != type.layout) inputs[i] = convert(inputs[i], wanted, layer, phase);
+    inputs[i] = in_layout(inputs[i], wanted, layer, phase);
     types.push_back(value(inputs[i]).type);
   }
   Node node;
@@ -81,7 +82,7 @@ std::vector<ValueId> Graph::add(std::shared_ptr<const Op> op, std::vector<ValueI
     const auto id = static_cast<ValueId>(values_.size());
     std::string name = outputs.size() == 1 ? fmt::format("{}/{}", layer, op->kind())
                                            : fmt::format("{}/{}:{}", layer, op->kind(), i);
-    values_.push_back({id, std::move(outputs[i]), category, Source::kNode, node.id, kNone, std::move(name)});
+    values_.push_back({id, std::move(outputs[i]), category, Origin::kNode, node.id, kNone, std::move(name)});
     node.outputs.push_back(id);
   }
   node.op = std::move(op);
@@ -138,7 +139,7 @@ void Graph::set_nodes(std::vector<Node> nodes) {
 void Graph::check() const {
   std::vector<bool> ready(values_.size(), false), mutated(values_.size(), false);
   for (const Value& value : values_) {
-    if (value.source != Source::kNode && value.view_of == kNone) ready[static_cast<std::size_t>(value.id)] = true;
+    if (value.origin != Origin::kNode && value.view_of == kNone) ready[static_cast<std::size_t>(value.id)] = true;
   }
   for (const Node& node : nodes_) {
     for (const ValueId id : node.inputs) {

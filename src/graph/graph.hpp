@@ -53,6 +53,8 @@ class Graph {
   ValueId add1(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, std::string layer, Phase phase,
                Category category = Category::kActivations);
 
+  // The value in this layout; emits a conversion where it has another one.
+  ValueId in_layout(ValueId id, Layout layout, const std::string& layer, Phase phase);
   // The same memory seen as another type of as many stored bytes; costs nothing.
   ValueId add_view(ValueId id, ValueType type, std::string name);
   // The value that owns the memory of `id`.
@@ -61,6 +63,7 @@ class Graph {
 
   // Values that must survive to the end of the step (loss, metrics, predictions).
   void keep(ValueId id) { kept_.push_back(id); }
+  void release(ValueId id) { std::erase(kept_, id); }
   const std::vector<ValueId>& kept() const { return kept_; }
 
   std::vector<ValueType> input_types(const Node& node) const;
@@ -75,8 +78,6 @@ class Graph {
   void check() const;
 
  private:
-  ValueId convert(ValueId id, Layout layout, const std::string& layer, Phase phase);
-
   StructuralOps structural_;
   std::vector<Value> values_;
   std::vector<Node> nodes_;
@@ -88,5 +89,8 @@ class Graph {
 // Joins neighbouring nodes as their ops allow (Op::absorb), in order, until nothing changes. Runs before autodiff, on
 // every graph alike, so that the budget can never change what is computed. Value ids stay.
 void fuse(Graph& graph);
+
+// Removes nodes whose results nobody wants: not kept, not read by a kept node, no change of persistent memory.
+void prune(Graph& graph);
 
 }  // namespace surefit

@@ -56,7 +56,7 @@ inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 }
 
 // Where a value comes from.
-enum class Source : std::uint8_t {
+enum class Origin : std::uint8_t {
   kNode,        // computed by a node each step
   kInput,       // filled by the caller before the step (pictures, labels, sample weights)
   kPersistent,  // lives between steps (parameters, optimizer slots, running statistics)
@@ -66,7 +66,7 @@ struct Value {
   ValueId id = kNone;
   ValueType type;
   Category category = Category::kActivations;
-  Source source = Source::kNode;
+  Origin origin = Origin::kNode;
   NodeId producer = kNone;
   ValueId view_of = kNone;  // the same memory under another type
   std::string name;  // "conv2d_1/output", for people

@@ -24,11 +24,11 @@ class Packing {
 };
 
 struct ParameterSpec {
-  std::string name;                       // "kernel"; full name "conv2d/kernel"
-  Shape shape;                            // Keras's
+  std::string name = {};                  // "kernel"; full name "conv2d/kernel"
+  Shape shape = {};                       // Keras's
   Object initializer = {"Zeros"};
   bool trainable = true;                  // false: a running statistic
-  std::shared_ptr<const Packing> packing; // none: stored as it is
+  std::shared_ptr<const Packing> packing = {};  // none: stored as it is
   std::optional<Object> regularizer = {}, constraint = {};
 };
 

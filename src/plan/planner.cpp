@@ -140,8 +140,8 @@ class Planner {
     for (const Value& value : graph_.values()) {
       const auto at = static_cast<std::size_t>(value.id);
       if (value.view_of != kNone) continue;
-      if (value.source == Source::kNode && written[at] == kNone) continue;  // fused away
-      if (value.source != Source::kNode && last_use[at] == kNone) continue;   // nobody reads it
+      if (value.origin == Origin::kNode && written[at] == kNone) continue;  // fused away
+      if (value.origin != Origin::kNode && last_use[at] == kNone) continue;   // nobody reads it
       buffer_of[value.id] = static_cast<int>(plan_.buffers.size());
       plan_.buffers.push_back(make_buffer(value, written[at], last_use[at], crosses[at]));
     }
@@ -161,7 +161,7 @@ class Planner {
     buffer.name = value.name;
     buffer.layer = value.producer == kNone ? value.name : graph_.node(value.producer).layer;
     buffer.category = value.category;
-    buffer.persistent = value.source == Source::kPersistent;
+    buffer.persistent = value.origin == Origin::kPersistent;
     buffer.first = written == kNone ? 0 : written;
     buffer.last = std::max(last_use, buffer.first);
     const Segment* home =
@@ -201,7 +201,7 @@ class Planner {
       const Buffer& to = plan_.buffers[static_cast<std::size_t>(target)];
       const bool once = std::count(instance.inputs.begin(), instance.inputs.end(), source) == 1;
       const bool dies = last_reader[static_cast<std::size_t>(source)] == i && !kept(from.value);
-      if (!once || !dies || from.persistent || graph_.value(from.value).source == Source::kInput ||
+      if (!once || !dies || from.persistent || graph_.value(from.value).origin == Origin::kInput ||
           from.bytes != to.bytes || from.samples != to.samples) {
         continue;
       }

@@ -55,7 +55,7 @@ class Verifier {
   void run() {
     check_shape();
     for (const Buffer& buffer : plan_.buffers) {
-      if (buffer.value != kNone && !buffer.persistent && value_of(buffer).source == Source::kInput) {
+      if (buffer.value != kNone && !buffer.persistent && value_of(buffer).origin == Origin::kInput) {
         arena_.write(buffer.offset, buffer.offset + buffer.bytes, tag(buffer, 0));
       }
     }

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models: build, compile, fit, evaluate, predict.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "surefit/callbacks.hpp"
+#include "surefit/data.hpp"
+#include "surefit/layers.hpp"
+#include "surefit/losses.hpp"
+#include "surefit/metrics.hpp"
+#include "surefit/optimizers.hpp"
+#include "surefit/tensor.hpp"
+
+namespace surefit {
+
+struct CompileOptions {
+  Optimizer optimizer = "adam";
+  Loss loss = "sparse_categorical_crossentropy";
+  std::vector<Metric> metrics = {};
+};
+
+struct FitOptions {
+  std::int64_t batch_size = 32;  // for arrays; a Dataset brings its own batches
+  std::int64_t epochs = 1;
+  bool shuffle = true;           // for arrays: another order each epoch
+  std::optional<Dataset> validation_data = {};  // of batches, or of samples (then batched by batch_size)
+  std::vector<Callback*> callbacks = {};
+  std::uint64_t seed = 0;        // of shuffling and dropout
+  int threads = 0;               // 0: what the machine allows
+  std::int64_t max_steps = 0;    // over all epochs; 0: no limit
+  bool check_numerics = false;   // look for NaN and Inf behind every node (slow)
+  // How the batch is cut; any value gives the same bits. 0: the planner decides.
+  std::int64_t group = 0;
+};
+
+// Per epoch: the number of each log, "loss", "accuracy", "val_loss", ...
+struct History {
+  std::vector<std::string> names;
+  std::vector<std::vector<double>> epochs;  // epochs[e][i] belongs to names[i]
+  const std::vector<double> series(const std::string& name) const;
+};
+
+class Model {
+ public:
+  // A functional model. Throws ConfigError when the symbols do not connect.
+  Model(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs, std::string name = "functional");
+  Model(const Symbol& input, const Symbol& output) : Model(std::vector{input}, std::vector{output}) {}
+  // From Keras's JSON (model.to_json() of Keras 3). Throws ConfigError or DataError.
+  static Model from_json(const std::string& text, const std::string& file = "model.json");
+  static Model load(const std::string& path);
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  const std::string& name() const;
+  std::string to_json() const;
+  // A table of layers, shapes and parameters.
+  std::string summary() const;
+
+  void compile(CompileOptions options);
+  History fit(const Dataset& data, const FitOptions& options = {});
+  History fit(const Tensor& x, const Tensor& y, const FitOptions& options = {});
+  // Loss and metrics over the data.
+  Logs evaluate(const Dataset& data, const FitOptions& options = {});
+  Logs evaluate(const Tensor& x, const Tensor& y, const FitOptions& options = {});
+  Tensor predict(const Tensor& x, const FitOptions& options = {});
+
+  // Sets all parameters anew by their initializers; a new model has seed 0.
+  void initialize(std::uint64_t seed);
+  // Safetensors with Keras's names and layouts. Loading is all or nothing; names, shapes and types must match.
+  void save_weights(const std::string& path) const;
+  void load_weights(const std::string& path);
+  std::vector<std::string> parameter_names() const;
+  Tensor parameter(const std::string& name) const;
+  void set_parameter(const std::string& name, const Tensor& value);
+
+  class Impl;
+  Impl& impl() { return *impl_; }
+  const Impl& impl() const { return *impl_; }
+
+ protected:
+  Model() = default;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Layers one after the other. The first must be an InputLayer, or give the input's shape:
+// Sequential({28, 28, 1}, {Conv2D{...}, ...}).
+class Sequential : public Model {
+ public:
+  Sequential(const Shape& input, const std::vector<Layer>& layers, std::string name = "sequential");
+};
+
+}  // namespace surefit

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+
+#include "surefit/optimizers.hpp"
+
+namespace surefit {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+template <typename... Specs>
+Optimizer make_from(TypeList<Specs...>, const std::string& name, const ConfigMap& config) {
+  std::optional<Optimizer> optimizer;
+  const auto attempt = [&]<typename Spec>(TypeList<Spec>) {
+    if (lower(name) == lower(Spec::kClass)) optimizer.emplace(spec_from_config<Spec>(config, "optimizer"));
+  };
+  (attempt(TypeList<Specs>{}), ...);
+  if (!optimizer) {
+    const std::vector<std::string> names = {lower(Specs::kClass)...};
+    throw ConfigError(fmt::format("[optimizer] unknown optimizer '{}'; expected one of: {}", name, fmt::join(names, ", ")));
+  }
+  return *optimizer;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const std::string& name) : Optimizer(from_config(name, {})) {}
+Optimizer Optimizer::from_config(const std::string& name, const ConfigMap& config) {
+  return make_from(BuiltinOptimizers{}, name, config);
+}
+
+}  // namespace surefit

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/keras_json.hpp"
+
+#include <map>
+#include <optional>
+
+#include "base/check.hpp"
+#include "interop/json.hpp"
+
+namespace surefit {
+namespace {
+
+ConfigValue to_config_value(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::boolean: return ConfigValue(json.get<bool>());
+    case Json::value_t::number_integer: return ConfigValue(json.get<std::int64_t>());
+    case Json::value_t::number_unsigned: return ConfigValue(static_cast<std::int64_t>(json.get<std::uint64_t>()));
+    case Json::value_t::number_float: return ConfigValue(json.get<double>());
+    case Json::value_t::string: return ConfigValue(json.get<std::string>());
+    case Json::value_t::array: {
+      ConfigList list;
+      for (const Json& item : json) list.push_back(to_config_value(item));
+      return ConfigValue(std::move(list));
+    }
+    case Json::value_t::object: {
+      ConfigMap map;
+      for (const auto& [key, value] : json.items()) map.emplace_back(key, to_config_value(value));
+      return ConfigValue(std::move(map));
+    }
+    default: return {};
+  }
+}
+
+// Initializers and the like are objects with a module in Keras.
+Json to_json(const ConfigValue& value);
+Json object_to_json(const ConfigMap& map) {
+  Json json = Json::object();
+  for (const auto& [key, value] : map) json[key] = to_json(value);
+  if (find(map, "class_name") != nullptr && map.size() == 2) {
+    json["module"] = "keras.initializers";
+    json["registered_name"] = nullptr;
+  }
+  return json;
+}
+
+Json to_json(const ConfigValue& value) {
+  struct Visitor {
+    Json operator()(std::monostate) const { return nullptr; }
+    Json operator()(bool v) const { return v; }
+    Json operator()(std::int64_t v) const { return v; }
+    Json operator()(double v) const { return v; }
+    Json operator()(const std::string& v) const { return v; }
+    Json operator()(const ConfigList& list) const {
+      Json json = Json::array();
+      for (const ConfigValue& item : list) json.push_back(to_json(item));
+      return json;
+    }
+    Json operator()(const ConfigMap& map) const { return object_to_json(map); }
+  };
+  return std::visit(Visitor{}, value.data);
+}
+
+// ---- reading
+
+// The shape without the batch from Keras's [null, h, w, c].
+std::vector<std::int64_t> read_batch_shape(const Json& shape, const JsonWhere& where) {
+  require_array(shape, where);
+  if (shape.empty()) where.refuse_value("bad shape", "[null, height, width, channels]", shape);
+  std::vector<std::int64_t> dims;
+  for (std::size_t i = 1; i < shape.size(); ++i) {
+    if (shape[i].is_null()) where.at(i).refuse("varying extent", "a fixed extent", "null");
+    dims.push_back(require_int(shape[i], where.at(i), 1, 1 << 20));
+  }
+  return dims;
+}
+
+void check_dtype(const Json& config, const JsonWhere& where) {
+  const Json* dtype = find_field(config, "dtype", where);
+  if (dtype == nullptr) return;
+  std::string name;
+  if (dtype->is_string()) {
+    name = dtype->get<std::string>();
+  } else {
+    name = get_string(get_object(*dtype, "config", where.at("dtype")), "name", where.at("dtype").at("config"));
+  }
+  if (name != "float32") where.at("dtype").refuse("unsupported dtype", "float32", name);
+}
+
+// The activations of Keras may be objects of a registered function; names are what we know.
+Layer read_layer(const Json& entry, const JsonWhere& where) {
+  const std::string& class_name = get_string(entry, "class_name", where);
+  const Json& config = get_object(entry, "config", where);
+  const JsonWhere at = where.at("config");
+  check_dtype(config, at);
+  const Json* named = find_field(config, "name", at);
+  const std::string name = named == nullptr ? "" : require_string(*named, at.at("name"));
+  const Json* flag = find_field(config, "trainable", at);
+  const bool trainable = flag == nullptr || require_bool(*flag, at.at("trainable"));
+  ConfigMap fields;
+  if (class_name == "InputLayer") {
+    const Json* shape = find_field(config, "batch_shape", at);
+    if (shape == nullptr) shape = find_field(config, "batch_input_shape", at);
+    if (shape == nullptr) at.refuse("no batch_shape", "[null, height, width, channels]", "nothing");
+    fields.emplace_back("shape", to_config(read_batch_shape(*shape, at.at("batch_shape"))));
+  } else {
+    for (const auto& [key, value] : config.items()) {
+      if (key == "name" || key == "trainable" || key == "dtype") continue;
+      fields.emplace_back(key, to_config_value(value));
+    }
+  }
+  try {
+    return make_layer_from_config(class_name, name, trainable, fields, where.file() + ": " + name);
+  } catch (const ConfigError& error) {
+    throw DataError(error.what(), where.file());
+  }
+}
+
+// All "keras_history": [layer, node, tensor] triples inside one inbound node, in order.
+void collect_inputs(const Json& value, const JsonWhere& where, std::vector<std::pair<std::string, std::int64_t>>& out) {
+  if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i) collect_inputs(value[i], where.at(i), out);
+    return;
+  }
+  if (!value.is_object()) return;
+  const Json* class_name = find_field(value, "class_name", where);
+  if (class_name == nullptr || *class_name != "__keras_tensor__") return;
+  const Json& config = get_object(value, "config", where);
+  const JsonWhere at = where.at("config").at("keras_history");
+  const Json& history = get_array(config, "keras_history", where.at("config"));
+  if (history.size() != 3) at.refuse_value("bad reference", "[layer, node, tensor]", history);
+  out.emplace_back(require_string(history[0], at.at(0)), require_int(history[1], at.at(1), 0, 1 << 20));
+}
+
+KerasModel read_sequential(const Json& config, const JsonWhere& where) {
+  const Json& layers = get_array(config, "layers", where);
+  KerasModel model;
+  model.sequential = true;
+  std::optional<Symbol> last;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const JsonWhere at = where.at("layers").at(i);
+    const Layer layer = read_layer(require_object(layers[i], at), at);
+    if (!last && layer.class_name() != "InputLayer") {
+      const Json* shape = find_field(config, "build_input_shape", where);
+      if (shape == nullptr) at.refuse("the model does not say its input", "an InputLayer first", layer.class_name());
+      last = Input(Shape(read_batch_shape(*shape, where.at("build_input_shape"))));
+      model.inputs = {*last};
+    }
+    try {
+      last = last ? layer(*last) : layer(std::vector<Symbol>{});
+    } catch (const ConfigError& error) {
+      throw ConfigError(fmt::format("[{}] {}", where.file(), error.what()));
+    }
+    if (model.inputs.empty()) model.inputs = {*last};
+  }
+  if (!last) where.at("layers").refuse("no layers", "at least one", "an empty list");
+  model.outputs = {*last};
+  return model;
+}
+
+class FunctionalReader {
+ public:
+  FunctionalReader(const Json& config, const JsonWhere& where) : config_(config), where_(where) {}
+
+  KerasModel read() {
+    const Json& layers = get_array(config_, "layers", where_);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const JsonWhere at = where_.at("layers").at(i);
+      const Json& entry = require_object(layers[i], at);
+      const Layer layer = read_layer(entry, at);
+      std::string name = layer.name();
+      if (const Json* outer = find_field(entry, "name", at)) name = require_string(*outer, at.at("name"));
+      if (layers_.contains(name)) at.refuse("two layers of one name", "unique names", name);
+      const std::size_t index = entries_.size();
+      layers_[name] = index;
+      entries_.push_back({layer, name, read_calls(entry, at), {}});
+      if (layer.class_name() == "InputLayer") entries_[index].symbols.push_back(layer(std::vector<Symbol>{}));
+    }
+    connect();
+    KerasModel model;
+    model.inputs = ends("input_layers");
+    model.outputs = ends("output_layers");
+    return model;
+  }
+
+ private:
+  using Reference = std::pair<std::string, std::int64_t>;
+  struct Entry {
+    Layer layer;
+    std::string name;
+    std::vector<std::vector<Reference>> calls;
+    std::vector<Symbol> symbols;  // one per call that is connected
+  };
+
+  static std::vector<std::vector<Reference>> read_calls(const Json& entry, const JsonWhere& at) {
+    std::vector<std::vector<Reference>> calls;
+    const Json* inbound = find_field(entry, "inbound_nodes", at);
+    if (inbound == nullptr) return calls;
+    require_array(*inbound, at.at("inbound_nodes"));
+    for (std::size_t i = 0; i < inbound->size(); ++i) {
+      const JsonWhere node_at = at.at("inbound_nodes").at(i);
+      const Json& node = require_object((*inbound)[i], node_at);
+      calls.emplace_back();
+      collect_inputs(get_array(node, "args", node_at), node_at.at("args"), calls.back());
+      if (calls.back().empty()) node_at.refuse("a call without inputs", "references to other layers", "none");
+    }
+    return calls;
+  }
+
+  const Symbol* find_symbol(const Reference& reference) const {
+    const auto found = layers_.find(reference.first);
+    if (found == layers_.end()) {
+      where_.refuse("reference to an unknown layer", "the name of a layer", reference.first);
+    }
+    const Entry& entry = entries_[found->second];
+    const auto index = static_cast<std::size_t>(reference.second);
+    return index < entry.symbols.size() ? &entry.symbols[index] : nullptr;
+  }
+
+  // Calls whose inputs are ready, until nothing changes; what is left waits for itself.
+  void connect() {
+    bool progress = true, waiting = true;
+    while (progress && waiting) {
+      progress = waiting = false;
+      for (Entry& entry : entries_) {
+        while (entry.symbols.size() < entry.calls.size()) {
+          std::vector<Symbol> inputs;
+          for (const Reference& reference : entry.calls[entry.symbols.size()]) {
+            const Symbol* symbol = find_symbol(reference);
+            if (symbol == nullptr) break;
+            inputs.push_back(*symbol);
+          }
+          if (inputs.size() < entry.calls[entry.symbols.size()].size()) {
+            waiting = true;
+            break;
+          }
+          try {
+            entry.symbols.push_back(entry.layer(inputs));
+          } catch (const ConfigError& error) {
+            throw ConfigError(fmt::format("[{}] {}", where_.file(), error.what()));
+          }
+          progress = true;
+        }
+      }
+    }
+    if (waiting) where_.refuse("the layers form a cycle or refer to calls that do not exist", "a graph", "a cycle");
+  }
+
+  // Keras writes [["name", 0, 0]], or ["name", 0, 0] when there is one.
+  std::vector<Symbol> ends(std::string_view field) const {
+    const JsonWhere at = where_.at(field);
+    const Json& list = get_array(config_, field, where_);
+    std::vector<Symbol> symbols;
+    const auto add = [&](const Json& triple, const JsonWhere& here) {
+      if (!triple.is_array() || triple.size() != 3) here.refuse_value("bad reference", "[layer, node, tensor]", triple);
+      const Symbol* symbol = find_symbol({require_string(triple[0], here.at(0)), require_int(triple[1], here.at(1), 0, 1 << 20)});
+      if (symbol == nullptr) here.refuse_value("reference to a call that does not exist", "an existing call", triple);
+      symbols.push_back(*symbol);
+    };
+    if (!list.empty() && list[0].is_string()) {
+      add(list, at);
+    } else {
+      for (std::size_t i = 0; i < list.size(); ++i) add(list[i], at.at(i));
+    }
+    return symbols;
+  }
+
+  const Json& config_;
+  JsonWhere where_;
+  std::map<std::string, std::size_t> layers_;
+  std::vector<Entry> entries_;
+};
+
+// ---- writing
+
+Json dtype_policy() {
+  return {{"module", "keras"},
+          {"class_name", "DTypePolicy"},
+          {"config", {{"name", "float32"}}},
+          {"registered_name", nullptr}};
+}
+
+Json batch_shape(const Shape& shape) {
+  Json json = Json::array({nullptr});
+  for (const std::int64_t extent : shape.dims()) json.push_back(extent);
+  return json;
+}
+
+Json write_layer(const NamedLayer& named, const Shape& shape) {
+  Json config;
+  if (named.layer.class_name() == "InputLayer") {
+    config = {{"batch_shape", batch_shape(shape)}, {"dtype", "float32"}, {"sparse", false}, {"ragged", false},
+              {"name", named.name}};
+  } else {
+    config = object_to_json(named.layer.config());
+    config["name"] = named.name;
+    config["trainable"] = named.layer.trainable();
+    config["dtype"] = dtype_policy();
+  }
+  return {{"module", "keras.layers"},
+          {"class_name", named.layer.class_name()},
+          {"config", std::move(config)},
+          {"registered_name", nullptr}};
+}
+
+Json write_functional(const Model::Impl& model) {
+  const Network& network = model.network;
+  // The how-manieth call of its layer each call is.
+  std::vector<int> node_index(network.calls().size(), 0);
+  std::vector<int> seen(network.layers().size(), 0);
+  for (std::size_t i = 0; i < network.calls().size(); ++i) {
+    node_index[i] = seen[static_cast<std::size_t>(network.calls()[i].layer)]++;
+  }
+  const auto name_of_call = [&](int call) {
+    return network.layers()[static_cast<std::size_t>(network.calls()[static_cast<std::size_t>(call)].layer)].name;
+  };
+  const auto reference = [&](int call) {
+    return Json::array({name_of_call(call), node_index[static_cast<std::size_t>(call)], 0});
+  };
+  Json layers = Json::array();
+  for (std::size_t l = 0; l < network.layers().size(); ++l) {
+    Json inbound = Json::array();
+    Shape shape;
+    for (const LayerCall& call : network.calls()) {
+      if (call.layer != static_cast<int>(l)) continue;
+      shape = call.shape;
+      if (call.inputs.empty()) continue;
+      Json tensors = Json::array();
+      for (const int input : call.inputs) {
+        tensors.push_back({{"class_name", "__keras_tensor__"},
+                           {"config",
+                            {{"shape", batch_shape(network.calls()[static_cast<std::size_t>(input)].shape)},
+                             {"dtype", "float32"},
+                             {"keras_history", reference(input)}}}});
+      }
+      // Layers of several inputs take them as one list.
+      const Json args = call.inputs.size() == 1 ? tensors : Json::array({tensors});
+      inbound.push_back({{"args", args}, {"kwargs", Json::object()}});
+    }
+    Json entry = write_layer(network.layers()[l], shape);
+    entry["name"] = network.layers()[l].name;
+    entry["inbound_nodes"] = std::move(inbound);
+    layers.push_back(std::move(entry));
+  }
+  Json inputs = Json::array(), outputs = Json::array();
+  for (const int call : network.input_calls()) inputs.push_back(reference(call));
+  for (const int call : network.output_calls()) outputs.push_back(reference(call));
+  return {{"module", "keras.src.models.functional"},
+          {"class_name", "Functional"},
+          {"config",
+           {{"name", model.name},
+            {"trainable", true},
+            {"layers", std::move(layers)},
+            {"input_layers", std::move(inputs)},
+            {"output_layers", std::move(outputs)}}},
+          {"registered_name", "Functional"}};
+}
+
+Json write_sequential(const Model::Impl& model) {
+  Json layers = Json::array();
+  const Network& network = model.network;
+  for (const LayerCall& call : network.calls()) {
+    layers.push_back(write_layer(network.layers()[static_cast<std::size_t>(call.layer)], call.shape));
+  }
+  const Json shape = batch_shape(network.calls()[static_cast<std::size_t>(network.input_calls()[0])].shape);
+  return {{"module", "keras"},
+          {"class_name", "Sequential"},
+          {"config",
+           {{"name", model.name},
+            {"trainable", true},
+            {"dtype", dtype_policy()},
+            {"layers", std::move(layers)},
+            {"build_input_shape", shape}}},
+          {"registered_name", nullptr},
+          {"build_config", {{"input_shape", shape}}}};
+}
+
+}  // namespace
+
+KerasModel model_from_keras_json(const std::string& text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  const JsonWhere where(file);
+  require_object(json, where);
+  const std::string& class_name = get_string(json, "class_name", where);
+  const Json& config = get_object(json, "config", where);
+  KerasModel model;
+  if (class_name == "Sequential") {
+    model = read_sequential(config, where.at("config"));
+  } else if (class_name == "Functional" || class_name == "Model") {
+    model = FunctionalReader(config, where.at("config")).read();
+  } else {
+    where.at("class_name").refuse("unknown kind of model", "Sequential or Functional", class_name);
+  }
+  const Json* name = find_field(config, "name", where.at("config"));
+  model.name = name == nullptr ? "model" : require_string(*name, where.at("config").at("name"));
+  return model;
+}
+
+std::string model_to_keras_json(const Model::Impl& model) {
+  return dump_json(model.is_sequential ? write_sequential(model) : write_functional(model), 1) + "\n";
+}
+
+}  // namespace surefit

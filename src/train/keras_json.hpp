@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keras 3's own model JSON (model.to_json()), read and written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "surefit/layers.hpp"
+#include "train/model_impl.hpp"
+
+namespace surefit {
+
+struct KerasModel {
+  std::string name;
+  bool sequential = false;
+  std::vector<Symbol> inputs, outputs;
+};
+
+// Throws DataError for what is not Keras's JSON and ConfigError for models that cannot be built.
+KerasModel model_from_keras_json(const std::string& text, const std::string& file);
+std::string model_to_keras_json(const Model::Impl& model);
+
+}  // namespace surefit

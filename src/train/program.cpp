@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/program.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "graph/autodiff.hpp"
+#include "nn/ops/structural.hpp"
+
+namespace surefit {
+
+Program::Program(const Network& network, const Compiled* compiled, Purpose purpose) : graph_(structural_ops()) {
+  const bool training = purpose == Purpose::kTrain;
+  const Network::Built built = network.build(graph_, training);
+  inputs_ = built.inputs;
+  for (std::size_t i = 0; i < built.parameters.size(); ++i) {
+    if (built.parameters[i] != kNone) persistents_[built.parameters[i]] = {i, kNone};
+  }
+  if (purpose == Purpose::kPredict) {
+    for (const ValueId id : built.outputs) {
+      outputs_.push_back(graph_.in_layout(id, Layout::kPlain, "output", Phase::kForward));
+      graph_.keep(outputs_.back());
+    }
+    prune(graph_);
+    fuse(graph_);
+    graph_.check();
+    return;
+  }
+  SUREFIT_CHECK(compiled != nullptr, "a program that trains or evaluates needs a compiled model");
+  if (built.outputs.size() != 1) {
+    throw ConfigError(fmt::format("[compile] one loss needs one output; got {} outputs", built.outputs.size()));
+  }
+  const ValueId prediction = built.outputs[0];
+  label_spec_ = compiled->loss.impl().labels(graph_.value(prediction).type.shape);
+  ValueType label_type;
+  label_type.shape = label_spec_.shape;
+  label_type.dtype = label_spec_.dtype;
+  labels_ = graph_.add_input("labels", label_type);
+  const LossNodes loss = compiled->loss.impl().build(graph_, prediction, labels_, training);
+  loss_ = loss.loss;
+  graph_.keep(loss_);
+  if (training) graph_.keep(loss.gradient);
+  for (const Metric& metric : compiled->metrics) {
+    metrics_.push_back(metric.impl().build(graph_, prediction, labels_, label_spec_));
+    graph_.keep(metrics_.back());
+  }
+  prune(graph_);
+  fuse(graph_);
+  if (training) {
+    graph_.release(loss.gradient);
+    add_backward(network, built, loss, compiled->optimizer);
+  }
+  graph_.check();
+}
+
+void Program::add_backward(const Network& network, const Network::Built& built, const LossNodes& loss,
+                           const Optimizer& optimizer) {
+  std::vector<ValueId> wanted;
+  for (std::size_t i = 0; i < built.parameters.size(); ++i) {
+    if (built.parameters[i] != kNone && network.parameters()[i].trainable) wanted.push_back(built.parameters[i]);
+  }
+  if (wanted.empty()) throw ConfigError("[compile] the model has no trainable parameters");
+  const auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
+  const std::vector<std::string> slots = optimizer.impl().slots();
+  const std::shared_ptr<const Op> update = optimizer.impl().update_op();
+  // In the order in which the backward pass finishes the gradients, so that early updates need no reordering.
+  std::vector<std::pair<NodeId, std::size_t>> order;
+  for (std::size_t i = 0; i < built.parameters.size(); ++i) {
+    const auto found = gradients.find(built.parameters[i]);
+    if (built.parameters[i] == kNone || found == gradients.end() || !network.parameters()[i].trainable) continue;
+    order.emplace_back(graph_.value(found->second).producer, i);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [producer, index] : order) {
+    const ValueId parameter = built.parameters[index];
+    std::vector<ValueId> inputs = {parameter, gradients.at(parameter)};
+    const std::string& name = network.parameters()[index].name;
+    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+      const ValueId id =
+          graph_.add_persistent(name + "/" + slots[slot], graph_.value(parameter).type, Category::kOptimizer);
+      persistents_[id] = {index, static_cast<int>(slot)};
+      inputs.push_back(id);
+    }
+    graph_.add(update, std::move(inputs), name, Phase::kUpdate);
+  }
+  for (const Network::Built::Update& later : built.updates) {
+    graph_.add(later.op, later.inputs, later.layer, Phase::kUpdate);
+  }
+}
+
+std::byte* Program::persistent(ValueId id, const ParameterStore& store) const {
+  const Persistent& where = persistents_.at(id);
+  float* memory = where.slot == kNone ? store.data(where.parameter)
+                                      : store.slot(where.parameter, static_cast<std::size_t>(where.slot));
+  SUREFIT_CHECK(memory != nullptr, "no memory for '{}'", graph_.value(id).name);
+  return reinterpret_cast<std::byte*>(memory);
+}
+
+}  // namespace surefit

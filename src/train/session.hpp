@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs planned and bound for one call of fit, evaluate or predict.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.hpp"
+#include "data/reader.hpp"
+#include "engine/executable.hpp"
+#include "train/model_impl.hpp"
+
+namespace surefit {
+
+int default_threads();
+
+// One dataset flowing through one program.
+class Feed {
+ public:
+  // Checks that the data fit the program: extents, number of components. Throws DataError.
+  Feed(const Program& program, const Network& network, const Dataset& batches, std::uint64_t seed, int threads);
+
+  data::BatchReader& reader() { return reader_; }
+  std::int64_t batch() const { return batch_; }
+  // Points the feed at the memory of the bound program.
+  void bind(const Executable& executable);
+  // Fills the input slots with the next batch and checks it: labels in range, no NaN. Returns the number of samples, 0
+  // at the end of the epoch.
+  std::int64_t next(ThreadPool& pool);
+  const std::vector<std::uint64_t>& ids() const { return ids_; }
+
+ private:
+  void check(std::int64_t samples, ThreadPool& pool) const;
+
+  const Program& program_;
+  data::BatchReader reader_;
+  std::int64_t batch_ = 0;
+  std::vector<data::Slot> slots_;
+  std::vector<std::uint64_t> ids_;
+};
+
+// Loss and metrics over the samples seen, added in sample order.
+class Scores {
+ public:
+  // Logs are called `prefix` + "loss" and so on.
+  Scores(const std::vector<Metric>& metrics, const std::string& prefix);
+  void reset();
+  void add(const Executable& executable, const Program& program, std::int64_t samples);
+  const Logs& logs();  // of everything since reset(); allocates nothing
+
+ private:
+  const std::vector<Metric>& metrics_;
+  double loss_sum_ = 0, count_ = 0;
+  Logs logs_;
+  std::vector<std::vector<double>> states_;
+};
+
+}  // namespace surefit
