@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <vector>
 
-#include "base/check.hpp"
 #include "interop/bytes.hpp"
 
 namespace surefit {

@@ -358,9 +358,10 @@ void NpzFile::read_data(std::string_view name, std::uint64_t offset,
                     path(), name, offset + bytes.size(), found.header.data_bytes(),
                     found.stored ? "" : ", compressed"));
   }
-  source_->read_exact(*found.data_offset + offset, bytes, name);
+  const std::string field = in_quotes(name);
+  source_->read_exact(*found.data_offset + offset, bytes, field);
   if (found.header.dtype == DType::kBool) {
-    require_bools(bytes, path(), name, *found.data_offset + offset);
+    require_bools(bytes, path(), field, *found.data_offset + offset);
   }
 }
 

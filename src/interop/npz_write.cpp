@@ -148,18 +148,20 @@ std::vector<Member> plan_members(const std::vector<TensorRef>& tensors) {
 
 void write_npz(Env& env, const std::string& path, const std::vector<TensorRef>& tensors) {
   const std::vector<Member> members = plan_members(tensors);
+  std::vector<std::byte> directory;
+  std::uint64_t position = 0;
+  for (const Member& member : members) {
+    put_central(directory, member);
+    position = member.offset + local_header(member).size() + member.bytes;
+  }
+  put_end(directory, members.size(), position);
   write_file_atomically(env, path, [&](WritableFile& file) {
-    std::uint64_t position = 0;
-    std::vector<std::byte> directory;
+    file.preallocate(position + directory.size());
     for (const Member& member : members) {
-      const std::vector<std::byte> header = local_header(member);
-      file.append(header);
+      file.append(local_header(member));
       file.append(std::as_bytes(std::span(member.header)));
       file.append(member.tensor->raw());
-      put_central(directory, member);
-      position += header.size() + member.bytes;
     }
-    put_end(directory, members.size(), position);
     file.append(directory);
   });
 }

@@ -258,8 +258,9 @@ void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> byte
                                   found.bytes, bytes.size()));
   }
   if (bytes.empty()) return;
-  source_.read_exact(found.offset, bytes, name);
-  if (found.dtype == DType::kBool) require_bools(bytes, path(), name, found.offset);
+  const std::string field = in_quotes(name);
+  source_.read_exact(found.offset, bytes, field);
+  if (found.dtype == DType::kBool) require_bools(bytes, path(), field, found.offset);
 }
 
 SafetensorsWriter::SafetensorsWriter(WritableFile& file, std::vector<SafetensorsSpec> specs,
