@@ -294,7 +294,7 @@ void SafetensorsWriter::append(std::string_view name, const Tensor& tensor) {
   append(tensor.raw());
 }
 
-void SafetensorsWriter::finish() {
+void SafetensorsWriter::finish() const {
   SUREFIT_CHECK(position_ == total_bytes_, "{} bytes of tensors are missing",
                 total_bytes_ - position_);
 }
