@@ -51,6 +51,7 @@ def make_safetensors():
         "duplicate": safetensors(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
                                  b'"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"\0"),
         "overlap": safetensors({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 2, 6)}, bytes(6)),
+        "overlap_fits": safetensors({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 2, 6)}, bytes(8)),
         "same_range": safetensors({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 0, 4)}, bytes(4)),
         "hole": safetensors({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 5, 9)}, bytes(9)),
         "late_start": safetensors({"a": entry("U8", [4], 1, 5)}, bytes(5)),
@@ -173,7 +174,8 @@ def make_npz():
         "crc": npz([x], crc=7),
         "size": npz([x], deflated=True, size=10**9),
         "offset": npz([x], offset=10**9),
-        "overlap": npz([x, y], offset=0),
+        "overlap": npz([x, (b"z.npy", x[1])], offset=0),
+        "overlap_differs": npz([x, y], offset=0),
         "count_high": npz([x], count=60000),
         "zip64_count": npz([x], zip64=True, count=2**63),
         "zip64_size": npz([x], zip64=True, size=2**64 - 1),

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,7 +19,7 @@ namespace {
 // 1032-fold.
 constexpr std::uint64_t kMostExpansion = 1032;
 constexpr std::size_t kMostRank = 32;  // numpy's limit until 2.0
-constexpr std::size_t kInputBytes = 64 * 1024;
+constexpr std::size_t kInputBytes = std::size_t{64} * 1024;
 
 class StoredStream final : public ByteStream {
  public:

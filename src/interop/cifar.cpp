@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <vector>
 
-#include "base/check.hpp"
 #include "interop/bytes.hpp"
 
 namespace surefit {
@@ -112,7 +111,7 @@ LabeledImages load_cifar_directory(Env& env, const std::string& directory, Cifar
   std::vector<std::int64_t> counts;
   std::int64_t total = 0;
   for (const std::string& name : file_names(kind, split)) {
-    const std::string path = directory + "/" + name;
+    const std::string path = fmt::format("{}/{}", directory, name);
     if (!env.exists(path)) {
       throw DataError(
           fmt::format("[{}] a batch is missing; expected {}; got none", directory, name),

@@ -2,9 +2,11 @@
 #include "interop/json.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <new>
 #include <set>
 
 #include "surefit/error.hpp"
@@ -110,6 +112,9 @@ Json parse_json(std::string_view text, const std::string& file, JsonLimits limit
     throw DataError(fmt::format("[{}] not JSON; expected valid JSON; got {} (byte {})", file,
                                 printable(error.what()), error.byte),
                     file, static_cast<std::int64_t>(error.byte));
+  } catch (const std::bad_alloc&) {
+    throw SystemError(fmt::format("[{}] cannot allocate for {} bytes of JSON", file, text.size()),
+                      ENOMEM);
   } catch (const Json::exception& error) {
     throw DataError(
         fmt::format("[{}] not JSON; expected valid JSON; got {}", file, printable(error.what())),

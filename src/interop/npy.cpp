@@ -15,7 +15,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "tensor bytes go to files as they are");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kMostHeaderBytes = 64 * 1024;
+constexpr std::size_t kMostHeaderBytes = std::size_t{64} * 1024;
 constexpr std::size_t kAlignment = 64;
 
 struct DTypeCode {

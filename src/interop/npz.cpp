@@ -13,8 +13,6 @@
 namespace surefit {
 namespace {
 
-using namespace zip;
-
 constexpr std::uint64_t kMostDirectoryBytes = 64 << 20;
 
 struct Directory {
@@ -35,13 +33,14 @@ struct Member {
 
 // The end record stands last, behind it only a comment of the length it names.
 std::uint64_t find_end_record(const Source& source) {
-  const std::uint64_t most = std::min<std::uint64_t>(source.size(), kEndBytes + 0xFFFF);
+  const std::uint64_t most = std::min<std::uint64_t>(source.size(), zip::kEndBytes + 0xFFFF);
   std::vector<std::byte> tail(static_cast<std::size_t>(most));
   const std::uint64_t start = source.size() - most;
   source.read_exact(start, tail, "end of archive");
-  for (std::size_t at = tail.size() < kEndBytes ? 0 : tail.size() - kEndBytes + 1; at-- > 0;) {
-    if (little_endian<std::uint32_t>(tail, at) == kEndSignature &&
-        little_endian<std::uint16_t>(tail, at + 20) == tail.size() - at - kEndBytes) {
+  for (std::size_t at = tail.size() < zip::kEndBytes ? 0 : tail.size() - zip::kEndBytes + 1;
+       at-- > 0;) {
+    if (little_endian<std::uint32_t>(tail, at) == zip::kEndSignature &&
+        little_endian<std::uint16_t>(tail, at + 20) == tail.size() - at - zip::kEndBytes) {
       return start + at;
     }
   }
@@ -54,25 +53,25 @@ std::uint64_t find_end_record(const Source& source) {
 
 // Reads the zip64 end record if the archive has one; returns where the directory must have ended.
 std::uint64_t read_zip64_end(const Source& source, std::uint64_t end_offset, Directory& directory) {
-  if (end_offset < kLocator64Bytes) return end_offset;
-  std::array<std::byte, kLocator64Bytes> locator;
-  source.read_exact(end_offset - kLocator64Bytes, locator, "zip64 locator");
-  if (little_endian<std::uint32_t>(locator, 0) != kLocator64Signature) return end_offset;
+  if (end_offset < zip::kLocator64Bytes) return end_offset;
+  std::array<std::byte, zip::kLocator64Bytes> locator;
+  source.read_exact(end_offset - zip::kLocator64Bytes, locator, "zip64 locator");
+  if (little_endian<std::uint32_t>(locator, 0) != zip::kLocator64Signature) return end_offset;
   const auto record_offset = little_endian<std::uint64_t>(locator, 8);
-  const std::uint64_t limit = end_offset - kLocator64Bytes;
-  if (record_offset > limit || limit - record_offset < kEnd64Bytes) {
+  const std::uint64_t limit = end_offset - zip::kLocator64Bytes;
+  if (record_offset > limit || limit - record_offset < zip::kEnd64Bytes) {
     refuse(source.path(), {.field = "zip64 locator",
                            .what = "points out of the file",
                            .expected = fmt::format("at most {}", limit),
                            .got = fmt::format("{}", record_offset),
                            .offset = limit});
   }
-  std::array<std::byte, kEnd64Bytes> record;
+  std::array<std::byte, zip::kEnd64Bytes> record;
   source.read_exact(record_offset, record, "zip64 end record");
-  if (little_endian<std::uint32_t>(record, 0) != kEnd64Signature) {
+  if (little_endian<std::uint32_t>(record, 0) != zip::kEnd64Signature) {
     refuse(source.path(), {.field = "zip64 end record",
                            .what = "wrong signature",
-                           .expected = fmt::format("{:#x}", kEnd64Signature),
+                           .expected = fmt::format("{:#x}", zip::kEnd64Signature),
                            .got = fmt::format("{:#x}", little_endian<std::uint32_t>(record, 0)),
                            .offset = record_offset});
   }
@@ -84,7 +83,7 @@ std::uint64_t read_zip64_end(const Source& source, std::uint64_t end_offset, Dir
 
 Directory find_directory(const Source& source) {
   const std::uint64_t end_offset = find_end_record(source);
-  std::array<std::byte, kEndBytes> record;
+  std::array<std::byte, zip::kEndBytes> record;
   source.read_exact(end_offset, record, "end of archive");
   Directory directory{.offset = little_endian<std::uint32_t>(record, 16),
                       .bytes = little_endian<std::uint32_t>(record, 12),
@@ -99,7 +98,8 @@ Directory find_directory(const Source& source) {
                            .offset = end_offset});
   }
   if (directory.offset > limit || directory.bytes > limit - directory.offset ||
-      directory.bytes > kMostDirectoryBytes || directory.count > directory.bytes / kCentralBytes) {
+      directory.bytes > kMostDirectoryBytes ||
+      directory.count > directory.bytes / zip::kCentralBytes) {
     refuse(source.path(), {.field = "directory",
                            .what = "does not fit the file",
                            .expected = fmt::format("to end before byte {}", limit),
@@ -115,8 +115,8 @@ Directory find_directory(const Source& source) {
 void apply_zip64(std::span<const std::byte> extra, Member& member, const std::string& path,
                  std::uint64_t offset) {
   std::array<std::uint64_t*, 3> wide = {&member.bytes, &member.stored_bytes, &member.header_offset};
-  const bool needed =
-      std::any_of(wide.begin(), wide.end(), [](const std::uint64_t* v) { return *v == kUse64; });
+  const bool needed = std::any_of(wide.begin(), wide.end(),
+                                  [](const std::uint64_t* v) { return *v == zip::kUse64; });
   if (!needed) return;
   std::size_t at = 0;
   while (extra.size() - at >= 4) {
@@ -124,10 +124,10 @@ void apply_zip64(std::span<const std::byte> extra, Member& member, const std::st
     const std::size_t size = little_endian<std::uint16_t>(extra, at + 2);
     at += 4;
     if (size > extra.size() - at) break;
-    if (id == kExtra64Id) {
+    if (id == zip::kExtra64Id) {
       std::size_t from = at;
       for (std::uint64_t* value : wide) {
-        if (*value != kUse64) continue;
+        if (*value != zip::kUse64) continue;
         if (at + size - from < 8) break;
         *value = little_endian<std::uint64_t>(extra, from);
         from += 8;
@@ -154,8 +154,8 @@ std::vector<Member> read_directory(const Source& source, const Directory& direct
       const std::string field = fmt::format("directory entry {}", i);
       refuse(source.path(), {field, what, std::move(expected), std::move(got), offset});
     };
-    if (bytes.size() - at < kCentralBytes ||
-        little_endian<std::uint32_t>(bytes, at) != kCentralSignature) {
+    if (bytes.size() - at < zip::kCentralBytes ||
+        little_endian<std::uint32_t>(bytes, at) != zip::kCentralSignature) {
       complain("malformed", "an entry", "something else");
     }
     const auto flags = little_endian<std::uint16_t>(bytes, at + 8);
@@ -169,15 +169,15 @@ std::vector<Member> read_directory(const Source& source, const Directory& direct
                   .stored_bytes = little_endian<std::uint32_t>(bytes, at + 20),
                   .bytes = little_endian<std::uint32_t>(bytes, at + 24),
                   .crc = little_endian<std::uint32_t>(bytes, at + 16),
-                  .deflated = method == kDeflated};
-    at += kCentralBytes;
+                  .deflated = method == zip::kDeflated};
+    at += zip::kCentralBytes;
     if (name_bytes + extra_bytes + comment_bytes > bytes.size() - at) {
       complain("cut off", fmt::format("{} bytes", name_bytes + extra_bytes + comment_bytes),
                fmt::format("{}", bytes.size() - at));
     }
     member.name.assign(reinterpret_cast<const char*>(bytes.data() + at), name_bytes);
     if ((flags & 0x2041) != 0) complain("encrypted", "a plain member", in_quotes(member.name));
-    if (method != kStoredMethod && method != kDeflated) {
+    if (method != zip::kStoredMethod && method != zip::kDeflated) {
       complain("unknown compression", "stored (0) or deflated (8)", fmt::format("{}", method));
     }
     apply_zip64(std::span(bytes).subspan(at + name_bytes, extra_bytes), member, source.path(),
@@ -194,17 +194,17 @@ void locate(const Source& source, std::uint64_t limit, Member& member) {
   const auto complain = [&](std::string_view what, std::string expected, std::string got) {
     refuse(source.path(), {field, what, std::move(expected), std::move(got), member.header_offset});
   };
-  if (member.header_offset > limit || limit - member.header_offset < kLocalBytes) {
+  if (member.header_offset > limit || limit - member.header_offset < zip::kLocalBytes) {
     complain("out of the file", fmt::format("to begin before byte {}", limit),
              fmt::format("{}", member.header_offset));
   }
-  std::array<std::byte, kLocalBytes> header;
+  std::array<std::byte, zip::kLocalBytes> header;
   source.read_exact(member.header_offset, header, field);
-  if (little_endian<std::uint32_t>(header, 0) != kLocalSignature) {
-    complain("wrong signature of its header", fmt::format("{:#x}", kLocalSignature),
+  if (little_endian<std::uint32_t>(header, 0) != zip::kLocalSignature) {
+    complain("wrong signature of its header", fmt::format("{:#x}", zip::kLocalSignature),
              fmt::format("{:#x}", little_endian<std::uint32_t>(header, 0)));
   }
-  member.data_offset = member.header_offset + kLocalBytes +
+  member.data_offset = member.header_offset + zip::kLocalBytes +
                        little_endian<std::uint16_t>(header, 26) +
                        little_endian<std::uint16_t>(header, 28);
   if (member.data_offset > limit || member.stored_bytes > limit - member.data_offset) {
@@ -358,9 +358,10 @@ void NpzFile::read_data(std::string_view name, std::uint64_t offset,
                     path(), name, offset + bytes.size(), found.header.data_bytes(),
                     found.stored ? "" : ", compressed"));
   }
-  source_->read_exact(*found.data_offset + offset, bytes, name);
+  const std::string field = in_quotes(name);
+  source_->read_exact(*found.data_offset + offset, bytes, field);
   if (found.header.dtype == DType::kBool) {
-    require_bools(bytes, path(), name, *found.data_offset + offset);
+    require_bools(bytes, path(), field, *found.data_offset + offset);
   }
 }
 

@@ -258,8 +258,9 @@ void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> byte
                                   found.bytes, bytes.size()));
   }
   if (bytes.empty()) return;
-  source_.read_exact(found.offset, bytes, name);
-  if (found.dtype == DType::kBool) require_bools(bytes, path(), name, found.offset);
+  const std::string field = in_quotes(name);
+  source_.read_exact(found.offset, bytes, field);
+  if (found.dtype == DType::kBool) require_bools(bytes, path(), field, found.offset);
 }
 
 SafetensorsWriter::SafetensorsWriter(WritableFile& file, std::vector<SafetensorsSpec> specs,
@@ -293,7 +294,7 @@ void SafetensorsWriter::append(std::string_view name, const Tensor& tensor) {
   append(tensor.raw());
 }
 
-void SafetensorsWriter::finish() {
+void SafetensorsWriter::finish() const {
   SUREFIT_CHECK(position_ == total_bytes_, "{} bytes of tensors are missing",
                 total_bytes_ - position_);
 }

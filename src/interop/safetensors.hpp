@@ -83,7 +83,7 @@ class SafetensorsWriter {
   // One whole tensor, which must be the next in order and of its spec's type and shape.
   void append(std::string_view name, const Tensor& tensor);
   // Must be called once all bytes are there: a file that lacks some would be corrupt.
-  void finish();
+  void finish() const;
 
  private:
   WritableFile& file_;

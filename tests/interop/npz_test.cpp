@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cmath>
-#include <cstdlib>
 
 #include <gtest/gtest.h>
 
@@ -125,21 +124,18 @@ TEST_F(NpzTest, RoundTripsRandomTensors) {
   }
 }
 
+// ours.npz is our output, which make_fixtures.py has numpy load and check: as long as we write the
+// same bytes, numpy loads them.
 TEST_F(NpzTest, NumpyLoadsOurs) {
-  if (std::system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0)
-    GTEST_SKIP() << "no numpy";
   const std::vector<float> values = {0, 1, 2, 3, 4, 5};
   const Tensor x = Tensor::of<float>({2, 3}, values);
   const Tensor y({2}, DType::kInt64);
   const Tensor half({4}, DType::kFloat16);
-  write_npz(env_, path("a.npz"), {{"x", x}, {"y", y}, {"half", half}});
-  const std::string script =
-      "import numpy,zipfile; p='" + path("a.npz") +
-      "'; a=numpy.load(p);"
-      "assert zipfile.ZipFile(p).testzip() is None;"
-      "assert a.files==['x','y','half'] and (a['x']==numpy.arange(6).reshape(2,3)).all();"
-      "assert a['x'].dtype=='f4' and a['y'].dtype=='i8' and a['half'].dtype=='f2'";
-  EXPECT_EQ(std::system(("/usr/bin/python3 -c \"" + script + "\"").c_str()), 0);
+  const Tensor flag({1, 2}, DType::kBool);
+  const Tensor scalar(Shape(), DType::kUInt8);
+  write_npz(env_, path("ours.npz"),
+            {{"x", x}, {"y", y}, {"half", half}, {"flag", flag}, {"scalar", scalar}});
+  EXPECT_EQ(read_file(env_, path("ours.npz")), read_file(env_, data_path("numpy/ours.npz")));
 }
 
 TEST_F(NpzTest, StoredRowsAreReadInPlace) {

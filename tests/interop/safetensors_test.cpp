@@ -194,7 +194,7 @@ TEST_F(SafetensorsTest, ABoolMustBeZeroOrOne) {
   std::string bytes = file_of(R"({"a":{"dtype":"BOOL","shape":[2],"data_offsets":[0,2]}})", 2);
   bytes.back() = '\x02';
   const SafetensorsFile file = SafetensorsFile::parse(memory(bytes), "w");
-  expect_error<DataError>([&] { file.read("a"); }, {"[w: a]", "0 or 1", "got 2"});
+  expect_error<DataError>([&] { file.read("a"); }, {"[w: \"a\"]", "0 or 1", "got 2"});
 }
 
 }  // namespace

@@ -63,3 +63,13 @@ def zip64_throughout():
 with open(os.path.join(here, "zip64_throughout.npz"), "wb") as f:
     f.write(zip64_throughout())
 assert np.array_equal(np.load(os.path.join(here, "zip64_throughout.npz"))["x"], sample("f4"))
+
+# Written by write_npz (npz_test.cpp, NumpyLoadsOurs) and only checked here.
+ours = np.load(os.path.join(here, "ours.npz"))
+assert zipfile.ZipFile(os.path.join(here, "ours.npz")).testzip() is None
+assert ours.files == ["x", "y", "half", "flag", "scalar"]
+assert ours["x"].dtype == "f4" and np.array_equal(ours["x"], np.arange(6).reshape(2, 3))
+assert ours["y"].dtype == "i8" and ours["y"].shape == (2,)
+assert ours["half"].dtype == "f2" and ours["half"].shape == (4,)
+assert ours["flag"].dtype == "?" and ours["flag"].shape == (1, 2)
+assert ours["scalar"].dtype == "u1" and ours["scalar"].shape == ()
