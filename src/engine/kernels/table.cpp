@@ -8,12 +8,16 @@ namespace surefit::kernels::SUREFIT_ISA {
 
 void fill_first(KernelTable& table);
 void fill_first_pool(KernelTable& table);
+void fill_winograd(KernelTable& table);
+void fill_conv_bias(KernelTable& table);
 
 KernelTable make_table() {
   KernelTable table;
   table.isa = SUREFIT_NAME(SUREFIT_ISA);
   fill_first(table);
   fill_first_pool(table);
+  fill_winograd(table);
+  fill_conv_bias(table);
   return table;
 }
 

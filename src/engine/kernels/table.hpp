@@ -6,8 +6,10 @@
 
 #include <string_view>
 
+#include "engine/kernels/conv_bias.hpp"
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_first_pool.hpp"
+#include "engine/kernels/conv_winograd.hpp"
 
 namespace surefit::kernels {
 
@@ -15,6 +17,8 @@ struct KernelTable {
   const char* isa = nullptr;
   FirstConvKernels first;
   FirstPoolKernels first_pool;
+  WinogradKernels winograd;
+  BiasKernels conv_bias;
 };
 
 // The table of the best instruction set this CPU has; SUREFIT_ISA=baseline in the environment

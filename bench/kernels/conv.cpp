@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// GFLOP/s of the convolution kernels on one thread, counted as direct convolution (so Winograd can
+// pass the peak). Usage: bench_conv_kernels [filter]   e.g. `bench_conv_kernels winograd`
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/kernels/table.hpp"
+
+namespace {
+
+using namespace surefit::kernels;
+using Floats = std::vector<float>;
+
+struct Layer {
+  const char* model;
+  ConvShape shape;
+  int n;
+};
+
+ConvShape shape(int ic, int oc, int size, int k, int stride = 1, int pad = 0, int groups = 1) {
+  ConvShape s;
+  s.ic = ic;
+  s.oc = oc;
+  s.h = s.w = size;
+  s.kh = s.kw = k;
+  s.stride_h = s.stride_w = stride;
+  s.pad_top = s.pad_left = pad;
+  s.oh = s.ow = (size + 2 * pad - k) / stride + 1;
+  s.groups = groups;
+  return s;
+}
+
+Floats random_floats(std::size_t count) {
+  static std::mt19937 engine(1);
+  Floats v(count);
+  for (float& f : v) f = float(engine() >> 8) / float(1 << 23) - 1.0F;
+  return v;
+}
+
+double flops(const Layer& l) {
+  const ConvShape& s = l.shape;
+  return 2.0 * l.n * s.oc * (s.ic / s.groups) * s.kh * s.kw * s.oh * s.ow;
+}
+
+// Best of several rounds: others use the machine too.
+double seconds(const std::function<void()>& f) {
+  using Clock = std::chrono::steady_clock;
+  double best = 1e9;
+  f();
+  const auto start = Clock::now();
+  for (int i = 0; i < 200; ++i) {
+    const auto begin = Clock::now();
+    f();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+    if (std::chrono::duration<double>(Clock::now() - start).count() > 0.15) break;
+  }
+  return best;
+}
+
+const char* filter = "";
+
+void report(const char* kernel, const Layer& l, const std::function<void()>& f) {
+  char name[128];
+  const ConvShape& s = l.shape;
+  std::snprintf(name, sizeof name, "%-26s %-10s %4d->%-4d %3dx%-3d k%d s%d g%-4d n%-3d", kernel,
+                l.model, s.ic, s.oc, s.h, s.w, s.kh, s.stride_h, s.groups, l.n);
+  if (std::strstr(name, filter) == nullptr) return;
+  const double t = seconds(f);
+  std::printf("%s %8.1f us  %7.1f GFLOP/s\n", name, t * 1e6, flops(l) / t * 1e-9);
+  std::fflush(stdout);
+}
+
+void bench_first(const Layer& l) {
+  const ConvShape& s = l.shape;
+  const KernelTable& t = table();
+  const std::ptrdiff_t xs = std::ptrdiff_t(s.h) * s.w * s.ic;
+  const std::ptrdiff_t ys = std::ptrdiff_t(blocked_floats(s.oc, s.oh, s.ow));
+  const Floats x = random_floats(std::size_t(xs * l.n)), w = random_floats(first_weights_floats(s));
+  const Floats b = random_floats(std::size_t(channel_blocks(s.oc)) * 8);
+  Floats y = random_floats(std::size_t(ys * l.n)), dw(w.size()), db(b.size());
+  Floats scratch(std::max(first_scratch_bytes(s), first_pool_scratch_bytes(s)) / 4);
+  report("first forward", l, [&] {
+    for (int i = 0; i < first_forward_blocks(s); ++i) {
+      t.first.forward({s, x.data(), xs, w.data(), b.data(), y.data(), ys, true}, {0, l.n}, i,
+                      scratch.data());
+    }
+  });
+  report("first backward_weights", l, [&] {
+    for (int i = 0; i < first_backward_weights_blocks(s); ++i) {
+      t.first.backward_weights({s, x.data(), xs, y.data(), ys, dw.data(), db.data(), true},
+                               {0, l.n}, i, scratch.data());
+    }
+  });
+  if (s.stride_h != 1) return;
+  const std::ptrdiff_t ps = std::ptrdiff_t(blocked_floats(s.oc, s.oh / 2, s.ow / 2));
+  std::vector<std::uint8_t> argmax(std::size_t(ps * l.n));
+  report("first_pool forward", l, [&] {
+    for (int i = 0; i < first_pool_forward_blocks(s); ++i) {
+      t.first_pool.forward({s, x.data(), xs, w.data(), b.data(), y.data(), argmax.data(), ps},
+                           {0, l.n}, i, scratch.data());
+    }
+  });
+  const Floats g = random_floats(std::size_t(ps * l.n));
+  report("first_pool backward_weights", l, [&] {
+    for (int i = 0; i < first_pool_backward_weights_blocks(s); ++i) {
+      t.first_pool.backward_weights(
+          {s, x.data(), xs, g.data(), argmax.data(), ps, dw.data(), db.data(), true}, {0, l.n}, i,
+          scratch.data());
+    }
+  });
+}
+
+void bench_winograd(const Layer& l) {
+  const ConvShape& s = l.shape;
+  const KernelTable& t = table();
+  const std::ptrdiff_t xs = std::ptrdiff_t(blocked_floats(s.ic, s.h, s.w));
+  const std::ptrdiff_t ys = std::ptrdiff_t(blocked_floats(s.oc, s.oh, s.ow));
+  Floats x = random_floats(std::size_t(xs * l.n)), y = random_floats(std::size_t(ys * l.n));
+  Floats w = random_floats(std::size_t(round_up(s.ic, 8)) * std::size_t(round_up(s.oc, 8)) * 9);
+  const Floats b = random_floats(std::size_t(round_up(s.oc, 8)));
+  using enum WinogradDirection;
+  for (const WinogradDirection d : {kForward, kBackwardData}) {
+    const bool back = d == kBackwardData;
+    Floats u(winograd_u_bytes(s, d) / 4), scratch(winograd_pass_scratch_bytes(s, d) / 4);
+    const WinogradWeights weights{s, d, w.data(), u.data(), 0};
+    const WinogradPass args{s,
+                            d,
+                            back ? y.data() : x.data(),
+                            back ? ys : xs,
+                            u.data(),
+                            0,
+                            winograd_groups(s, d),
+                            back ? nullptr : b.data(),
+                            back ? x.data() : y.data(),
+                            back ? xs : ys,
+                            false};
+    const auto transform = [&] {
+      for (int g = 0; g < winograd_groups(s, d); ++g) t.winograd.transform_weights(weights, g);
+    };
+    report(back ? "winograd weights back" : "winograd weights", l, transform);
+    transform();
+    const int step = winograd_sample_group(s, d);
+    report(back ? "winograd backward_data" : "winograd forward", l, [&] {
+      for (int n = 0; n < l.n; n += step) {
+        for (int i = 0; i < winograd_blocks(s, d); ++i) {
+          t.winograd.pass(args, {n, std::min(n + step, l.n)}, i, scratch.data());
+        }
+      }
+    });
+  }
+  Floats du(winograd_u_bytes(s, kForward) / 4);
+  Floats scratch(winograd_backward_weights_scratch_bytes(s) / 4);
+  report("winograd backward_weights", l, [&] {
+    for (int i = 0; i < winograd_backward_weights_blocks(s); ++i) {
+      t.winograd.backward_weights({s, x.data(), xs, y.data(), ys, du.data(), true}, {0, l.n}, i,
+                                  scratch.data());
+    }
+    for (int g = 0; g < winograd_groups(s, kForward); ++g) {
+      t.winograd.weights_gradient({s, du.data(), w.data()}, g);
+    }
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1) filter = argv[1];
+  std::printf("instruction set %s\n", table().isa);
+  for (const Layer& l :
+       {Layer{"seed28", shape(1, 32, 28, 3), 32}, Layer{"seed224", shape(3, 32, 224, 3), 2},
+        Layer{"lenet5", shape(1, 6, 28, 5, 1, 2), 32},
+        Layer{"vgg16", shape(3, 64, 224, 3, 1, 1), 1},
+        Layer{"resnet18", shape(3, 64, 32, 3, 1, 1), 16},
+        Layer{"resnet50", shape(3, 64, 224, 7, 2, 3), 2}}) {
+    bench_first(l);
+  }
+  for (const Layer& l : {Layer{"resnet18", shape(64, 64, 32, 3, 1, 1), 8},
+                         Layer{"resnet18", shape(128, 128, 16, 3, 1, 1), 16},
+                         Layer{"resnet18", shape(256, 256, 8, 3, 1, 1), 32},
+                         Layer{"resnet18", shape(512, 512, 4, 3, 1, 1), 64},
+                         Layer{"resnet50", shape(64, 64, 56, 3, 1, 1), 4},
+                         Layer{"resnet50", shape(128, 128, 28, 3, 1, 1), 4},
+                         Layer{"resnet50", shape(256, 256, 14, 3, 1, 1), 8},
+                         Layer{"resnet50", shape(512, 512, 7, 3, 1, 1), 16},
+                         Layer{"vgg16", shape(64, 64, 224, 3, 1, 1), 1},
+                         Layer{"vgg16", shape(512, 512, 14, 3, 1, 1), 8}}) {
+    bench_winograd(l);
+  }
+  return 0;
+}
