@@ -181,14 +181,20 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
     const int first = part_begin(total, pieces, piece);
     const int count = part_begin(total, pieces, piece + 1) - first;
     transform_input(p, a.src, a.src_stride, tiles, first, count, v, v_element);
-    for (int group = a.group_begin; group < a.group_end; ++group) {
-      const float* u = a.u + (group - a.group_begin) * 36 * u_element;
+    const int most = winograd_batch(p.ci8);
+    for (int from = a.group_begin; from < a.group_end; from += most) {
+      const int batch = at_most(a.group_end - from, most);
       for (int e = 0; e < 36; ++e) {
-        product(v + e * v_element, pitch, count, u + e * u_element, p.ci8, m + e * m_element);
+        for (int i = 0; i < batch; ++i) {
+          const float* u = a.u + ((from - a.group_begin + i) * 36 + e) * u_element;
+          product(v + e * v_element, pitch, count, u, p.ci8, m + (i * 36 + e) * m_element);
+        }
       }
-      transform_output(p, a, group * 2, tiles, first, count, m, m_element);
-      if (group * 16 + 8 < p.co8) {
-        transform_output(p, a, group * 2 + 1, tiles, first, count, m + 8, m_element);
+      for (int i = 0; i < batch * 2; ++i) {
+        const int out_block = from * 2 + i;
+        if (out_block * 8 >= p.co8) break;
+        transform_output(p, a, out_block, tiles, first, count,
+                         m + i / 2 * 36 * m_element + i % 2 * 8, m_element);
       }
     }
   }
