@@ -227,7 +227,8 @@ void expect_close(const Floats& got, const Exact& want, int terms, double rms_li
   int reported = 0;
   for (std::size_t i = 0; i < got.size() && reported < 5; ++i) {
     const double difference = std::abs(double(got[i]) - want.value[i]);
-    const double bound = (terms + 2) * unit * (scale == Scale::kOwn ? want.magnitude[i] : largest);
+    const double bound =
+        (terms + 2) * unit * (scale == Scale::kOwn ? want.magnitude[i] : 4.0 * largest);
     if (!(difference <= bound)) {
       ADD_FAILURE() << what << " [" << i << "]: " << got[i] << " for " << want.value[i]
                     << ", bound " << bound;
