@@ -166,6 +166,39 @@ void bench_winograd(const Layer& l) {
   });
 }
 
+void bench_direct(const Layer& l) {
+  const ConvShape& s = l.shape;
+  const KernelTable& t = table();
+  const std::ptrdiff_t xs = std::ptrdiff_t(blocked_floats(s.ic, s.h, s.w));
+  const std::ptrdiff_t ys = std::ptrdiff_t(blocked_floats(s.oc, s.oh, s.ow));
+  Floats x = random_floats(std::size_t(xs * l.n)), y = random_floats(std::size_t(ys * l.n));
+  Floats w = random_floats(direct_weights_floats(s)), reversed(direct_reversed_floats(s));
+  Floats b = random_floats(std::size_t(round_up(s.oc, 8)));
+  Floats scratch(direct_scratch_bytes(s) / 4);
+  report("direct forward", l, [&] {
+    for (int i = 0; i < direct_forward_blocks(s); ++i) {
+      t.direct.forward({s, x.data(), xs, w.data(), b.data(), y.data(), ys, false}, {0, l.n}, i,
+                       scratch.data());
+    }
+  });
+  report("direct backward_data", l, [&] {
+    for (int i = 0; i < direct_reverse_blocks(s); ++i) {
+      t.direct.reverse_weights({s, w.data(), reversed.data()}, i);
+    }
+    for (int i = 0; i < direct_backward_data_blocks(s); ++i) {
+      t.direct.backward_data({s, y.data(), ys, reversed.data(), x.data(), xs}, {0, l.n}, i,
+                             scratch.data());
+    }
+  });
+  x = random_floats(x.size());
+  report("direct backward_weights", l, [&] {
+    for (int i = 0; i < direct_backward_weights_blocks(s); ++i) {
+      t.direct.backward_weights({s, x.data(), xs, y.data(), ys, w.data(), nullptr, true}, {0, l.n},
+                                i, scratch.data());
+    }
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -190,6 +223,23 @@ int main(int argc, char** argv) {
                          Layer{"vgg16", shape(64, 64, 224, 3, 1, 1), 1},
                          Layer{"vgg16", shape(512, 512, 14, 3, 1, 1), 8}}) {
     bench_winograd(l);
+  }
+  for (const Layer& l :
+       {Layer{"resnet50", shape(64, 256, 56, 1), 2}, Layer{"resnet50", shape(256, 64, 56, 1), 2},
+        Layer{"resnet50", shape(512, 128, 28, 1), 4}, Layer{"resnet50", shape(256, 1024, 14, 1), 8},
+        Layer{"resnet50", shape(512, 2048, 7, 1), 16},
+        Layer{"resnet50", shape(2048, 512, 7, 1), 16},
+        Layer{"resnet50", shape(256, 512, 56, 1, 2), 2},
+        Layer{"resnet50", shape(1024, 2048, 14, 1, 2), 8},
+        Layer{"mobilenet", shape(32, 192, 28, 1), 8}, Layer{"mobilenet", shape(24, 144, 56, 1), 4},
+        Layer{"resnet18", shape(64, 128, 56, 3, 2, 1), 4},
+        Layer{"resnet18", shape(256, 512, 8, 3, 2, 1), 32},
+        Layer{"resnet50", shape(128, 128, 56, 3, 2, 1), 4},
+        Layer{"resnet50", shape(512, 512, 14, 3, 2, 1), 8},
+        Layer{"lenet5", shape(6, 16, 14, 5), 64}, Layer{"exact", shape(64, 64, 32, 3, 1, 1), 8},
+        Layer{"exact", shape(512, 512, 14, 3, 1, 1), 4},
+        Layer{"resnext", shape(128, 128, 56, 3, 1, 1, 32), 2}}) {
+    bench_direct(l);
   }
   return 0;
 }

@@ -229,8 +229,6 @@ void weights_gradient(const WinogradWeightsGradient& a, int group) {
 
 }  // namespace
 
-void fill_winograd_gradient(KernelTable& table);
-
 void fill_winograd_gradient(KernelTable& table) {
   table.winograd.backward_weights = backward_weights;
   table.winograd.weights_gradient = weights_gradient;

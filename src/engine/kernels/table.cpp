@@ -9,6 +9,7 @@ namespace surefit::kernels::SUREFIT_ISA {
 void fill_first(KernelTable& table);
 void fill_first_pool(KernelTable& table);
 void fill_winograd(KernelTable& table);
+void fill_direct(KernelTable& table);
 void fill_conv_bias(KernelTable& table);
 
 KernelTable make_table() {
@@ -17,6 +18,7 @@ KernelTable make_table() {
   fill_first(table);
   fill_first_pool(table);
   fill_winograd(table);
+  fill_direct(table);
   fill_conv_bias(table);
   return table;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/kernels/conv_bias.hpp"
+#include "engine/kernels/conv_direct.hpp"
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_first_pool.hpp"
 #include "engine/kernels/conv_winograd.hpp"
@@ -18,6 +19,7 @@ struct KernelTable {
   FirstConvKernels first;
   FirstPoolKernels first_pool;
   WinogradKernels winograd;
+  DirectKernels direct;
   BiasKernels conv_bias;
 };
 
