@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "engine/kernels/conv_sweep.hpp"
 #include "engine/kernels/table.hpp"
 #include "engine/kernels/unroll.hpp"
 
@@ -10,15 +11,8 @@ namespace surefit::kernels::SUREFIT_ISA {
 
 namespace {
 
-// Forward and backward-data as one: every output pixel of a row is a sum over taps of input pixels
-// that move by `step` from one output pixel to the next. With a stride, backward-data has one such
-// row per column class.
-struct Sweep {
-  ConvShape s;
-  bool back;
+struct Sweep : SweepShape {
   int in_channels, out_channels, width;  // width of the band of input blocks
-  int in_h, in_w, out_h, out_w;
-  int classes, step;
   const float* src;
   std::ptrdiff_t src_stride;
   const float* weights;
@@ -26,11 +20,6 @@ struct Sweep {
   float* dst;
   std::ptrdiff_t dst_stride;
   bool rectify;
-};
-
-struct TapList {
-  DirectTap* taps;
-  int count;
 };
 
 // R pixels of B output blocks.
@@ -48,7 +37,7 @@ SUREFIT_INLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_
   for (int block = 0; block < in_blocks; ++block, x += x_block, w += w_in_block) {
     for (int t = 0; t < list.count; ++t) {
       const float* xp = x + list.taps[t].src;
-      const float* wp = w + list.taps[t].weights;
+      const float* wp = w + std::ptrdiff_t(list.taps[t].index) * 64;
 #pragma GCC unroll 2
       for (int i = 0; i < 8; ++i) {
         V8 wv[B];
@@ -68,50 +57,14 @@ SUREFIT_INLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_
   });
 }
 
-// The taps that reach output row `row`, columns of class `column_class`.
-TapList taps_of(const Sweep& v, int row, int column_class, DirectTap* taps) {
-  const ConvShape& s = v.s;
-  int count = 0;
-  for (int kh = 0; kh < s.kh; ++kh) {
-    int in_row = row * s.stride_h - s.pad_top + kh * s.dilation_h;
-    if (v.back) {
-      const int up = row + s.pad_top - kh * s.dilation_h;
-      if (up < 0 || up % s.stride_h != 0) continue;
-      in_row = up / s.stride_h;
-    }
-    if (in_row < 0 || in_row >= v.in_h) continue;
-    for (int kw = 0; kw < s.kw; ++kw) {
-      int column = kw * s.dilation_w - s.pad_left;
-      if (v.back) {
-        const int left = column_class - column;
-        // Left of the picture the division must still round down.
-        const int quotient = left >= 0 ? left / s.stride_w : -ceil_div(-left, s.stride_w);
-        if (quotient * s.stride_w != left) continue;
-        column = quotient;
-      }
-      taps[count++] = {(std::ptrdiff_t(in_row) * v.in_w + column) * 8,
-                       std::ptrdiff_t(kh * s.kw + kw) * 64, in_row, column};
-    }
-  }
-  return {taps, count};
-}
-
-bool inside(const Sweep& v, const TapList& list, int first, int pixels) {
-  for (int t = 0; t < list.count; ++t) {
-    const int begin = list.taps[t].column + first * v.step;
-    if (begin < 0 || begin + (pixels - 1) * v.step >= v.in_w) return false;
-  }
-  return true;
-}
-
 // Copies what a tile at the picture's edge reads, zeros where it reads outside:
 // [block][tap][pixel][8].
 TapList stage(const Sweep& v, const TapList& list, const float* x, int first, int pixels,
-              DirectTap* staged_taps, float* staged) {
+              SweepTap* staged_taps, float* staged) {
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
   for (int block = 0; block < v.width; ++block) {
     for (int t = 0; t < list.count; ++t) {
-      const DirectTap& tap = list.taps[t];
+      const SweepTap& tap = list.taps[t];
       for (int r = 0; r < pixels; ++r, staged += 8) {
         const int column = tap.column + (first + r) * v.step;
         const bool valid = column >= 0 && column < v.in_w;
@@ -121,7 +74,7 @@ TapList stage(const Sweep& v, const TapList& list, const float* x, int first, in
     }
   }
   for (int t = 0; t < list.count; ++t) {
-    staged_taps[t] = {std::ptrdiff_t(t) * pixels * 8, list.taps[t].weights, 0, 0};
+    staged_taps[t] = {std::ptrdiff_t(t) * pixels * 8, list.taps[t].index, 0, 0};
   }
   return {staged_taps, list.count};
 }
@@ -129,7 +82,7 @@ TapList stage(const Sweep& v, const TapList& list, const float* x, int first, in
 // Pixels [begin, end) of one row and column class for B output blocks.
 template <int B>
 void row_tiles(const Sweep& v, const TapList& list, int ob, int sample, int row, int column_class,
-               int begin, int end, DirectTap* staged_taps, float* staged) {
+               int begin, int end, SweepTap* staged_taps, float* staged) {
   constexpr int kPixels = B == 1 ? kDirectPixels : 6;
   const int first_in = direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
@@ -162,8 +115,8 @@ void row_tiles(const Sweep& v, const TapList& list, int ob, int sample, int row,
 
 void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, float* scratch) {
   const int taps = v.s.kh * v.s.kw;
-  DirectTap* own = reinterpret_cast<DirectTap*>(scratch);
-  DirectTap* staged_taps = own + taps;
+  SweepTap* own = reinterpret_cast<SweepTap*>(scratch);
+  SweepTap* staged_taps = own + taps;
   float* staged = reinterpret_cast<float*>(staged_taps + taps);
   const int obs = channel_blocks(v.out_channels);
   int ob_begin = 0, ob_end = obs, row_begin = 0, row_end = v.out_h;
@@ -205,27 +158,26 @@ void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, f
 
 void forward(const ConvForward& a, Samples samples, int block, float* scratch) {
   const ConvShape s = direct_flattened(a.shape);
-  const Sweep v{
-      s,          false,        s.ic,         s.oc,      direct_band_width(s.ic, s.oc, s.groups),
-      s.h,        s.w,          s.oh,         s.ow,      1,
-      s.stride_w, a.src,        a.src_stride, a.weights, a.bias,
-      a.dst,      a.dst_stride, a.relu};
+  const Sweep v{sweep_shape(s, false),
+                s.ic,
+                s.oc,
+                direct_band_width(s.ic, s.oc, s.groups),
+                a.src,
+                a.src_stride,
+                a.weights,
+                a.bias,
+                a.dst,
+                a.dst_stride,
+                a.relu};
   run(v, direct_split(s, false), samples, block, scratch);
 }
 
 void backward_data(const ConvBackwardData& a, Samples samples, int block, float* scratch) {
   const ConvShape s = direct_flattened(a.shape);
-  const Sweep v{s,
-                true,
+  const Sweep v{sweep_shape(s, true),
                 s.oc,
                 s.ic,
                 direct_band_width(s.oc, s.ic, s.groups),
-                s.oh,
-                s.ow,
-                s.h,
-                s.w,
-                s.stride_w,
-                1,
                 a.diff_dst,
                 a.diff_dst_stride,
                 a.weights,

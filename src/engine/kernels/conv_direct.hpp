@@ -101,20 +101,13 @@ SUREFIT_SHAPE_FN int direct_sample_group(const ConvShape& s) {
   return direct_split(s, false).by_channels ? at_least(256 / (s.oh * s.ow), 1) : 1;
 }
 
-// One kernel tap as the inner loop sees it.
-struct DirectTap {
-  std::ptrdiff_t src;      // floats from the tile's first pixel
-  std::ptrdiff_t weights;  // floats from the block's first tap
-  int row, column;         // in the input, of the picture's first pixel
-};
-
 inline constexpr int kDirectPixels = 12;  // most pixels of a tile
 
 SUREFIT_SHAPE_FN std::size_t direct_scratch_bytes(const ConvShape& s) {
   const std::size_t taps = std::size_t(s.kh) * std::size_t(s.kw);
   const int forward = direct_band_width(s.ic, s.oc, s.groups);
   const int back = direct_band_width(s.oc, s.ic, s.groups);
-  return taps * (2 * sizeof(DirectTap) +
+  return taps * (2 * sizeof(SweepTap) +
                  std::size_t(at_least(forward, back)) * kDirectPixels * 8 * sizeof(float));
 }
 

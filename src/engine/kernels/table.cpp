@@ -10,6 +10,7 @@ void fill_first(KernelTable& table);
 void fill_first_pool(KernelTable& table);
 void fill_winograd(KernelTable& table);
 void fill_direct(KernelTable& table);
+void fill_depthwise(KernelTable& table);
 void fill_conv_bias(KernelTable& table);
 
 KernelTable make_table() {
@@ -19,6 +20,7 @@ KernelTable make_table() {
   fill_first_pool(table);
   fill_winograd(table);
   fill_direct(table);
+  fill_depthwise(table);
   fill_conv_bias(table);
   return table;
 }

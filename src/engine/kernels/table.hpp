@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/kernels/conv_bias.hpp"
+#include "engine/kernels/conv_depthwise.hpp"
 #include "engine/kernels/conv_direct.hpp"
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_first_pool.hpp"
@@ -20,6 +21,7 @@ struct KernelTable {
   FirstPoolKernels first_pool;
   WinogradKernels winograd;
   DirectKernels direct;
+  DepthwiseKernels depthwise;
   BiasKernels conv_bias;
 };
 
