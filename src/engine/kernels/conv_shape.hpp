@@ -68,6 +68,13 @@ struct ConvBackwardWeights {
   bool first = true;           // overwrite instead of add
 };
 
+// One kernel tap as an inner loop sees it; kernels keep lists of them in their scratch.
+struct SweepTap {
+  std::ptrdiff_t src;  // floats from the tile's first pixel
+  int index;           // kh * KW + kw
+  int row, column;     // in the input, of the picture's first pixel
+};
+
 using ConvForwardFn = void (*)(const ConvForward&, Samples, int block, float* scratch);
 using ConvBackwardDataFn = void (*)(const ConvBackwardData&, Samples, int block, float* scratch);
 using ConvBackwardWeightsFn = void (*)(const ConvBackwardWeights&, Samples, int block,

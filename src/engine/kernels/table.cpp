@@ -14,6 +14,10 @@ void fill_pool(KernelTable& table);
 void fill_elementwise(KernelTable& table);
 void fill_batch_norm(KernelTable& table);
 void fill_optimizers(KernelTable& table);
+void fill_winograd(KernelTable& table);
+void fill_direct(KernelTable& table);
+void fill_depthwise(KernelTable& table);
+void fill_conv_bias(KernelTable& table);
 
 KernelTable make_table() {
   KernelTable table;
@@ -26,6 +30,10 @@ KernelTable make_table() {
   fill_elementwise(table);
   fill_batch_norm(table);
   fill_optimizers(table);
+  fill_winograd(table);
+  fill_direct(table);
+  fill_depthwise(table);
+  fill_conv_bias(table);
   return table;
 }
 

@@ -6,6 +6,9 @@
 
 #include <string_view>
 
+#include "engine/kernels/conv_bias.hpp"
+#include "engine/kernels/conv_depthwise.hpp"
+#include "engine/kernels/conv_direct.hpp"
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_first_pool.hpp"
 #include "engine/kernels/batch_norm.hpp"
@@ -14,6 +17,7 @@
 #include "engine/kernels/loss.hpp"
 #include "engine/kernels/optimizers.hpp"
 #include "engine/kernels/pool.hpp"
+#include "engine/kernels/conv_winograd.hpp"
 
 namespace surefit::kernels {
 
@@ -27,6 +31,10 @@ struct KernelTable {
   ElementwiseKernels elementwise;
   BatchNormKernels batch_norm;
   OptimizerKernels optimizers;
+  WinogradKernels winograd;
+  DirectKernels direct;
+  DepthwiseKernels depthwise;
+  BiasKernels conv_bias;
 };
 
 // The table of the best instruction set this CPU has; SUREFIT_ISA=baseline in the environment

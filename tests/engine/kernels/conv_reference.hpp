@@ -54,10 +54,14 @@ Floats to_blocked_weights(const Floats& plain, const ConvShape& s);
 Floats from_blocked_weights(const Floats& packed, const ConvShape& s);
 Floats padded_bias(const Floats& b);
 
-// Every element within `factor` times the bound of a plain f32 sum of `terms` products, and the rms
-// error relative to the rms value below `rms_limit`.
+// What an element's error may scale with: its own terms, or (Winograd mixes a window of outputs)
+// the largest of all.
+enum class Scale { kOwn, kLargest };
+
+// Every element within the bound of a plain f32 sum of `terms` products, and the rms error relative
+// to the rms value below `rms_limit`.
 void expect_close(const Floats& got, const Exact& want, int terms, double rms_limit,
-                  const std::string& what, double factor = 1.0);
+                  const std::string& what, Scale scale = Scale::kOwn);
 void expect_same_bits(const Floats& a, const Floats& b, const std::string& what);
 
 // The tables this machine can run.

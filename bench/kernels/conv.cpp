@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+// GFLOP/s of the convolution kernels on one thread, counted as direct convolution (so Winograd can
+// pass the peak). Usage: bench_conv_kernels [filter]   e.g. `bench_conv_kernels winograd`
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/kernels/table.hpp"
+
+namespace {
+
+using namespace surefit::kernels;
+using Floats = std::vector<float>;
+
+struct Layer {
+  const char* model;
+  ConvShape shape;
+  int n;
+};
+
+ConvShape shape(int ic, int oc, int size, int k, int stride = 1, int pad = 0, int groups = 1) {
+  ConvShape s;
+  s.ic = ic;
+  s.oc = oc;
+  s.h = s.w = size;
+  s.kh = s.kw = k;
+  s.stride_h = s.stride_w = stride;
+  s.pad_top = s.pad_left = pad;
+  s.oh = s.ow = (size + 2 * pad - k) / stride + 1;
+  s.groups = groups;
+  return s;
+}
+
+Floats random_floats(std::size_t count) {
+  static std::mt19937 engine(1);
+  Floats v(count);
+  for (float& f : v) f = float(engine() >> 8) / float(1 << 23) - 1.0F;
+  return v;
+}
+
+double flops(const Layer& l) {
+  const ConvShape& s = l.shape;
+  return 2.0 * l.n * s.oc * (s.ic / s.groups) * s.kh * s.kw * s.oh * s.ow;
+}
+
+// Time this thread ran: others use the machine too.
+double now() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+// Best of several rounds.
+double seconds(const std::function<void()>& f, double budget = 0.15) {
+  double best = 1e9;
+  f();
+  const double start = now();
+  for (int i = 0; i < 200; ++i) {
+    const double begin = now();
+    f();
+    best = std::min(best, now() - begin);
+    if (now() - start > budget) break;
+  }
+  return best;
+}
+
+#if defined(__x86_64__)
+// What the multiply-add units give at this moment, in GFLOP/s: twelve independent chains of eight
+// floats.
+__attribute__((target("avx2,fma"))) double peak() {
+  const double t = seconds(
+      [] {
+        asm volatile(
+            "mov $20000, %%ecx\n"
+            "1:\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm0\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm1\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm2\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm3\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm4\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm5\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm6\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm7\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm8\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm9\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm10\n"
+            "vfmadd231ps %%ymm12, %%ymm13, %%ymm11\n"
+            "dec %%ecx\n"
+            "jnz 1b\n"
+            :
+            :
+            : "ecx", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
+              "xmm9", "xmm10", "xmm11", "xmm12", "xmm13");
+      },
+      0.005);
+  return 20000.0 * 12 * 16 / t * 1e-9;
+}
+bool can_measure_peak() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#else
+double peak() {
+  return 0.0;
+}
+bool can_measure_peak() {
+  return false;
+}
+#endif
+
+const char* filter = "";
+
+void report(const char* kernel, const Layer& l, const std::function<void()>& f) {
+  char name[128];
+  const ConvShape& s = l.shape;
+  std::snprintf(name, sizeof name, "%-26s %-10s %4d->%-4d %3dx%-3d k%d s%d g%-4d n%-3d", kernel,
+                l.model, s.ic, s.oc, s.h, s.w, s.kh, s.stride_h, s.groups, l.n);
+  if (std::strstr(name, filter) == nullptr) return;
+  const double before = can_measure_peak() ? peak() : 0.0;
+  const double t = seconds(f);
+  const double top = can_measure_peak() ? std::max(before, peak()) : 0.0;
+  const double rate = flops(l) / t * 1e-9;
+  std::printf("%s %8.1f us %7.1f GFLOP/s", name, t * 1e6, rate);
+  if (top > 0.0) std::printf(", %3.0f %% of %.0f", 100.0 * rate / top, top);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void bench_first(const Layer& l) {
+  const ConvShape& s = l.shape;
+  const KernelTable& t = table();
+  const std::ptrdiff_t xs = std::ptrdiff_t(s.h) * s.w * s.ic;
+  const std::ptrdiff_t ys = std::ptrdiff_t(blocked_floats(s.oc, s.oh, s.ow));
+  const Floats x = random_floats(std::size_t(xs * l.n)), w = random_floats(first_weights_floats(s));
+  const Floats b = random_floats(std::size_t(channel_blocks(s.oc)) * 8);
+  Floats y = random_floats(std::size_t(ys * l.n)), dw(w.size()), db(b.size());
+  Floats scratch(std::max(first_scratch_bytes(s), first_pool_scratch_bytes(s)) / 4);
+  report("first forward", l, [&] {
+    for (int i = 0; i < first_forward_blocks(s); ++i) {
+      t.first.forward({s, x.data(), xs, w.data(), b.data(), y.data(), ys, true}, {0, l.n}, i,
+                      scratch.data());
+    }
+  });
+  report("first backward_weights", l, [&] {
+    for (int i = 0; i < first_backward_weights_blocks(s); ++i) {
+      t.first.backward_weights({s, x.data(), xs, y.data(), ys, dw.data(), db.data(), true},
+                               {0, l.n}, i, scratch.data());
+    }
+  });
+  if (s.stride_h != 1) return;
+  const std::ptrdiff_t ps = std::ptrdiff_t(blocked_floats(s.oc, s.oh / 2, s.ow / 2));
+  std::vector<std::uint8_t> argmax(std::size_t(ps * l.n));
+  report("first_pool forward", l, [&] {
+    for (int i = 0; i < first_pool_forward_blocks(s); ++i) {
+      t.first_pool.forward({s, x.data(), xs, w.data(), b.data(), y.data(), argmax.data(), ps},
+                           {0, l.n}, i, scratch.data());
+    }
+  });
+  const Floats g = random_floats(std::size_t(ps * l.n));
+  report("first_pool backward_weights", l, [&] {
+    for (int i = 0; i < first_pool_backward_weights_blocks(s); ++i) {
+      t.first_pool.backward_weights(
+          {s, x.data(), xs, g.data(), argmax.data(), ps, dw.data(), db.data(), true}, {0, l.n}, i,
+          scratch.data());
+    }
+  });
+}
+
+void bench_winograd(const Layer& l) {
+  const ConvShape& s = l.shape;
+  const KernelTable& t = table();
+  const std::ptrdiff_t xs = std::ptrdiff_t(blocked_floats(s.ic, s.h, s.w));
+  const std::ptrdiff_t ys = std::ptrdiff_t(blocked_floats(s.oc, s.oh, s.ow));
+  Floats x = random_floats(std::size_t(xs * l.n)), y = random_floats(std::size_t(ys * l.n));
+  Floats w = random_floats(std::size_t(round_up(s.ic, 8)) * std::size_t(round_up(s.oc, 8)) * 9);
+  const Floats b = random_floats(std::size_t(round_up(s.oc, 8)));
+  using enum WinogradDirection;
+  for (const WinogradDirection d : {kForward, kBackwardData}) {
+    const bool back = d == kBackwardData;
+    Floats u(winograd_u_bytes(s, d) / 4), scratch(winograd_pass_scratch_bytes(s, d) / 4);
+    const WinogradWeights weights{s, d, w.data(), u.data(), 0};
+    const WinogradPass args{s,
+                            d,
+                            back ? y.data() : x.data(),
+                            back ? ys : xs,
+                            u.data(),
+                            0,
+                            winograd_groups(s, d),
+                            back ? nullptr : b.data(),
+                            back ? x.data() : y.data(),
+                            back ? xs : ys,
+                            false};
+    const auto transform = [&] {
+      for (int g = 0; g < winograd_groups(s, d); ++g) t.winograd.transform_weights(weights, g);
+    };
+    report(back ? "winograd weights back" : "winograd weights", l, transform);
+    transform();
+    const int step = winograd_sample_group(s, d);
+    report(back ? "winograd backward_data" : "winograd forward", l, [&] {
+      for (int n = 0; n < l.n; n += step) {
+        for (int i = 0; i < winograd_blocks(s, d); ++i) {
+          t.winograd.pass(args, {n, std::min(n + step, l.n)}, i, scratch.data());
+        }
+      }
+    });
+  }
+  Floats du(winograd_u_bytes(s, kForward) / 4);
+  Floats scratch(winograd_backward_weights_scratch_bytes(s) / 4);
+  report("winograd backward_weights", l, [&] {
+    for (int i = 0; i < winograd_backward_weights_blocks(s); ++i) {
+      t.winograd.backward_weights({s, x.data(), xs, y.data(), ys, du.data(), true}, {0, l.n}, i,
+                                  scratch.data());
+    }
+    for (int g = 0; g < winograd_groups(s, kForward); ++g) {
+      t.winograd.weights_gradient({s, du.data(), w.data()}, g);
+    }
+  });
+}
+
+void bench_direct(const Layer& l) {
+  const ConvShape& s = l.shape;
+  const KernelTable& t = table();
+  const std::ptrdiff_t xs = std::ptrdiff_t(blocked_floats(s.ic, s.h, s.w));
+  const std::ptrdiff_t ys = std::ptrdiff_t(blocked_floats(s.oc, s.oh, s.ow));
+  Floats x = random_floats(std::size_t(xs * l.n)), y = random_floats(std::size_t(ys * l.n));
+  Floats w = random_floats(direct_weights_floats(s)), reversed(direct_reversed_floats(s));
+  Floats b = random_floats(std::size_t(round_up(s.oc, 8)));
+  Floats scratch(direct_scratch_bytes(s) / 4);
+  report("direct forward", l, [&] {
+    for (int i = 0; i < direct_forward_blocks(s); ++i) {
+      t.direct.forward({s, x.data(), xs, w.data(), b.data(), y.data(), ys, false}, {0, l.n}, i,
+                       scratch.data());
+    }
+  });
+  report("direct backward_data", l, [&] {
+    for (int i = 0; i < direct_reverse_blocks(s); ++i) {
+      t.direct.reverse_weights({s, w.data(), reversed.data()}, i);
+    }
+    for (int i = 0; i < direct_backward_data_blocks(s); ++i) {
+      t.direct.backward_data({s, y.data(), ys, reversed.data(), x.data(), xs}, {0, l.n}, i,
+                             scratch.data());
+    }
+  });
+  x = random_floats(x.size());
+  report("direct backward_weights", l, [&] {
+    for (int i = 0; i < direct_backward_weights_blocks(s); ++i) {
+      t.direct.backward_weights({s, x.data(), xs, y.data(), ys, w.data(), nullptr, true}, {0, l.n},
+                                i, scratch.data());
+    }
+  });
+}
+
+void bench_depthwise(const Layer& l) {
+  const ConvShape& s = l.shape;
+  const KernelTable& t = table();
+  const std::ptrdiff_t xs = std::ptrdiff_t(blocked_floats(s.ic, s.h, s.w));
+  const std::ptrdiff_t ys = std::ptrdiff_t(blocked_floats(s.oc, s.oh, s.ow));
+  Floats x = random_floats(std::size_t(xs * l.n)), y = random_floats(std::size_t(ys * l.n));
+  Floats w = random_floats(depthwise_weights_floats(s));
+  Floats scratch(depthwise_scratch_bytes(s) / 4);
+  report("depthwise forward", l, [&] {
+    for (int i = 0; i < depthwise_blocks(s); ++i) {
+      t.depthwise.forward({s, x.data(), xs, w.data(), nullptr, y.data(), ys, false}, {0, l.n}, i,
+                          scratch.data());
+    }
+  });
+  report("depthwise backward_data", l, [&] {
+    for (int i = 0; i < depthwise_blocks(s); ++i) {
+      t.depthwise.backward_data({s, y.data(), ys, w.data(), x.data(), xs}, {0, l.n}, i,
+                                scratch.data());
+    }
+  });
+  x = random_floats(x.size());
+  report("depthwise backward_weights", l, [&] {
+    for (int i = 0; i < depthwise_backward_weights_blocks(s); ++i) {
+      t.depthwise.backward_weights({s, x.data(), xs, y.data(), ys, w.data(), nullptr, true},
+                                   {0, l.n}, i, scratch.data());
+    }
+  });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1) filter = argv[1];
+  std::printf("instruction set %s\n", table().isa);
+  for (const Layer& l :
+       {Layer{"seed28", shape(1, 32, 28, 3), 32}, Layer{"seed224", shape(3, 32, 224, 3), 2},
+        Layer{"lenet5", shape(1, 6, 28, 5, 1, 2), 32},
+        Layer{"vgg16", shape(3, 64, 224, 3, 1, 1), 1},
+        Layer{"resnet18", shape(3, 64, 32, 3, 1, 1), 16},
+        Layer{"resnet50", shape(3, 64, 224, 7, 2, 3), 2}}) {
+    bench_first(l);
+  }
+  for (const Layer& l : {Layer{"resnet18", shape(64, 64, 32, 3, 1, 1), 8},
+                         Layer{"resnet18", shape(128, 128, 16, 3, 1, 1), 16},
+                         Layer{"resnet18", shape(256, 256, 8, 3, 1, 1), 32},
+                         Layer{"resnet18", shape(512, 512, 4, 3, 1, 1), 64},
+                         Layer{"resnet50", shape(64, 64, 56, 3, 1, 1), 4},
+                         Layer{"resnet50", shape(128, 128, 28, 3, 1, 1), 4},
+                         Layer{"resnet50", shape(256, 256, 14, 3, 1, 1), 8},
+                         Layer{"resnet50", shape(512, 512, 7, 3, 1, 1), 16},
+                         Layer{"vgg16", shape(64, 64, 224, 3, 1, 1), 1},
+                         Layer{"vgg16", shape(512, 512, 14, 3, 1, 1), 8}}) {
+    bench_winograd(l);
+  }
+  for (const Layer& l :
+       {Layer{"resnet50", shape(64, 256, 56, 1), 2}, Layer{"resnet50", shape(256, 64, 56, 1), 2},
+        Layer{"resnet50", shape(512, 128, 28, 1), 4}, Layer{"resnet50", shape(256, 1024, 14, 1), 8},
+        Layer{"resnet50", shape(512, 2048, 7, 1), 16},
+        Layer{"resnet50", shape(2048, 512, 7, 1), 16},
+        Layer{"resnet50", shape(256, 512, 56, 1, 2), 2},
+        Layer{"resnet50", shape(1024, 2048, 14, 1, 2), 8},
+        Layer{"mobilenet", shape(32, 192, 28, 1), 8}, Layer{"mobilenet", shape(24, 144, 56, 1), 4},
+        Layer{"resnet18", shape(64, 128, 56, 3, 2, 1), 4},
+        Layer{"resnet18", shape(256, 512, 8, 3, 2, 1), 32},
+        Layer{"resnet50", shape(128, 128, 56, 3, 2, 1), 4},
+        Layer{"resnet50", shape(512, 512, 14, 3, 2, 1), 8},
+        Layer{"lenet5", shape(6, 16, 14, 5), 64}, Layer{"exact", shape(64, 64, 32, 3, 1, 1), 8},
+        Layer{"exact", shape(512, 512, 14, 3, 1, 1), 4},
+        Layer{"resnext", shape(128, 128, 56, 3, 1, 1, 32), 2}}) {
+    bench_direct(l);
+  }
+  for (const Layer& l : {Layer{"mobilenet", shape(32, 32, 112, 3, 1, 1, 32), 4},
+                         Layer{"mobilenet", shape(96, 96, 112, 3, 2, 1, 96), 2},
+                         Layer{"mobilenet", shape(144, 144, 56, 3, 1, 1, 144), 4},
+                         Layer{"mobilenet", shape(384, 384, 14, 3, 1, 1, 384), 8},
+                         Layer{"mobilenet", shape(960, 960, 7, 3, 1, 1, 960), 8},
+                         Layer{"effnet", shape(240, 240, 14, 5, 1, 2, 240), 8},
+                         Layer{"convnext", shape(96, 96, 56, 7, 1, 3, 96), 2}}) {
+    bench_depthwise(l);
+  }
+  return 0;
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/conv_direct.hpp"
+
+#include <cstring>
+
+#include "engine/kernels/conv_sweep.hpp"
+#include "engine/kernels/table.hpp"
+#include "engine/kernels/unroll.hpp"
+
+namespace surefit::kernels::SUREFIT_ISA {
+
+namespace {
+
+struct Sweep : SweepShape {
+  int in_channels, out_channels, width;  // width of the band of input blocks
+  const float* src;
+  std::ptrdiff_t src_stride;
+  const float* weights;
+  const float* bias;
+  float* dst;
+  std::ptrdiff_t dst_stride;
+  bool rectify;
+};
+
+// R pixels of B output blocks.
+template <int R, int B>
+SUREFIT_INLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_block,
+                         const TapList& list, int in_blocks, const float* w,
+                         std::ptrdiff_t w_in_block, std::ptrdiff_t w_out_block, const float* bias,
+                         float* dst, std::ptrdiff_t dst_pixel, std::ptrdiff_t dst_block,
+                         bool rectify) {
+  V8 acc[R][B];
+  unroll<B>([&](auto b) SUREFIT_LAMBDA {
+    const V8 start = bias != nullptr ? load(bias + b * 8) : V8{};
+    unroll<R>([&](auto r) SUREFIT_LAMBDA { acc[r][b] = start; });
+  });
+  for (int block = 0; block < in_blocks; ++block, x += x_block, w += w_in_block) {
+    for (int t = 0; t < list.count; ++t) {
+      const float* xp = x + list.taps[t].src;
+      const float* wp = w + std::ptrdiff_t(list.taps[t].index) * 64;
+#pragma GCC unroll 2
+      for (int i = 0; i < 8; ++i) {
+        V8 wv[B];
+        unroll<B>([&](auto b)
+                      SUREFIT_LAMBDA { wv[b] = in_register(load(wp + b * w_out_block + i * 8)); });
+        unroll<R>([&](auto r) SUREFIT_LAMBDA {
+          const V8 xv = splat(xp[r * pixel + i]);
+          unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[r][b] += xv * wv[b]; });
+        });
+      }
+    }
+  }
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    unroll<B>([&](auto b) SUREFIT_LAMBDA {
+      store(dst + b * dst_block + r * dst_pixel, rectify ? relu(acc[r][b]) : acc[r][b]);
+    });
+  });
+}
+
+// Copies what a tile at the picture's edge reads, zeros where it reads outside:
+// [block][tap][pixel][8].
+TapList stage(const Sweep& v, const TapList& list, const float* x, int first, int pixels,
+              SweepTap* staged_taps, float* staged) {
+  const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
+  for (int block = 0; block < v.width; ++block) {
+    for (int t = 0; t < list.count; ++t) {
+      const SweepTap& tap = list.taps[t];
+      for (int r = 0; r < pixels; ++r, staged += 8) {
+        const int column = tap.column + (first + r) * v.step;
+        const bool valid = column >= 0 && column < v.in_w;
+        const float* at = x + block * plane + (std::ptrdiff_t(tap.row) * v.in_w + column) * 8;
+        store(staged, valid ? load(at) : V8{});
+      }
+    }
+  }
+  for (int t = 0; t < list.count; ++t) {
+    staged_taps[t] = {std::ptrdiff_t(t) * pixels * 8, list.taps[t].index, 0, 0};
+  }
+  return {staged_taps, list.count};
+}
+
+// Pixels [begin, end) of one row and column class for B output blocks.
+template <int B>
+void row_tiles(const Sweep& v, const TapList& list, int ob, int sample, int row, int column_class,
+               int begin, int end, SweepTap* staged_taps, float* staged) {
+  constexpr int kPixels = B == 1 ? kDirectPixels : 6;
+  const int first_in = direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
+  const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
+  const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64, w_out = w_in * v.width;
+  const std::ptrdiff_t dst_block = std::ptrdiff_t(v.out_h) * v.out_w * 8;
+  const std::ptrdiff_t dst_pixel = std::ptrdiff_t(v.classes) * 8;
+  const float* x = v.src + sample * v.src_stride + first_in * plane;
+  float* dst = v.dst + sample * v.dst_stride + ob * dst_block +
+               (std::ptrdiff_t(row) * v.out_w + column_class) * 8;
+  const int tiles = ceil_div(end - begin, kPixels);
+  for (int t = 0; t < tiles; ++t) {
+    const int at = begin + part_begin(end - begin, tiles, t);
+    const int count = begin + part_begin(end - begin, tiles, t + 1) - at;
+    TapList use = list;
+    const float* from = x + std::ptrdiff_t(at) * v.step * 8;
+    std::ptrdiff_t pixel = std::ptrdiff_t(v.step) * 8, block = plane;
+    if (!inside(v, list, at, count)) {
+      use = stage(v, list, x, at, count, staged_taps, staged);
+      from = staged;
+      pixel = 8;
+      block = std::ptrdiff_t(list.count) * count * 8;
+    }
+    with_count<kPixels>(count, [&](auto r) SUREFIT_LAMBDA {
+      tile<r.value, B>(from, pixel, block, use, v.width, v.weights + ob * w_out, w_in, w_out,
+                       v.bias == nullptr ? nullptr : v.bias + ob * 8, dst + at * dst_pixel,
+                       dst_pixel, dst_block, v.rectify);
+    });
+  }
+}
+
+void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, float* scratch) {
+  const int taps = v.s.kh * v.s.kw;
+  SweepTap* own = reinterpret_cast<SweepTap*>(scratch);
+  SweepTap* staged_taps = own + taps;
+  float* staged = reinterpret_cast<float*>(staged_taps + taps);
+  const int obs = channel_blocks(v.out_channels);
+  int ob_begin = 0, ob_end = obs, row_begin = 0, row_end = v.out_h;
+  int column_part = 0, column_parts = 1;
+  if (split.by_channels) {
+    const int pairs = ceil_div(obs, 2);
+    ob_begin = 2 * part_begin(pairs, split.parts, block);
+    ob_end = at_most(2 * part_begin(pairs, split.parts, block + 1), obs);
+  } else if (v.out_h == 1) {
+    column_part = block;
+    column_parts = split.parts;
+  } else {
+    row_begin = part_begin(v.out_h, split.parts, block);
+    row_end = part_begin(v.out_h, split.parts, block + 1);
+  }
+  const auto band = [&](int ob) {
+    return direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
+  };
+  for (int ob = ob_begin; ob < ob_end;) {
+    const bool two = ob + 1 < ob_end && band(ob) == band(ob + 1);
+    for (int n = samples.begin; n < samples.end; ++n) {
+      for (int row = row_begin; row < row_end; ++row) {
+        for (int c = 0; c < at_most(v.classes, v.out_w); ++c) {
+          const TapList list = taps_of(v, row, c, own);
+          const int pixels = ceil_div(v.out_w - c, v.classes);
+          const int begin = part_begin(pixels, column_parts, column_part);
+          const int end = part_begin(pixels, column_parts, column_part + 1);
+          if (two) {
+            row_tiles<2>(v, list, ob, n, row, c, begin, end, staged_taps, staged);
+          } else {
+            row_tiles<1>(v, list, ob, n, row, c, begin, end, staged_taps, staged);
+          }
+        }
+      }
+    }
+    ob += two ? 2 : 1;
+  }
+}
+
+void forward(const ConvForward& a, Samples samples, int block, float* scratch) {
+  const ConvShape s = direct_flattened(a.shape);
+  const Sweep v{sweep_shape(s, false),
+                s.ic,
+                s.oc,
+                direct_band_width(s.ic, s.oc, s.groups),
+                a.src,
+                a.src_stride,
+                a.weights,
+                a.bias,
+                a.dst,
+                a.dst_stride,
+                a.relu};
+  run(v, direct_split(s, false), samples, block, scratch);
+}
+
+void backward_data(const ConvBackwardData& a, Samples samples, int block, float* scratch) {
+  const ConvShape s = direct_flattened(a.shape);
+  const Sweep v{sweep_shape(s, true),
+                s.oc,
+                s.ic,
+                direct_band_width(s.oc, s.ic, s.groups),
+                a.diff_dst,
+                a.diff_dst_stride,
+                a.weights,
+                nullptr,
+                a.diff_src,
+                a.diff_src_stride,
+                false};
+  run(v, direct_split(s, true), samples, block, scratch);
+}
+
+void reverse_weights(const DirectReverse& a, int ib) {
+  const ConvShape& s = a.shape;
+  const int taps = s.kh * s.kw;
+  const int width = direct_band_width(s.ic, s.oc, s.groups);
+  const int reversed_width = direct_band_width(s.oc, s.ic, s.groups);
+  const int first_ob = direct_band_first(s.oc, s.ic, s.groups, ib, reversed_width);
+  for (int slot = 0; slot < reversed_width; ++slot) {
+    const int ob = first_ob + slot;
+    float* out = a.reversed + (std::ptrdiff_t(ib) * reversed_width + slot) * taps * 64;
+    const int in_slot = ib - direct_band_first(s.ic, s.oc, s.groups, ob, width);
+    if (in_slot < 0 || in_slot >= width) {
+      std::memset(out, 0, sizeof(float) * std::size_t(taps) * 64);
+      continue;
+    }
+    const float* w = a.weights + (std::ptrdiff_t(ob) * width + in_slot) * taps * 64;
+    for (int t = 0; t < taps; ++t) {
+      for (int i = 0; i < 8; ++i) {
+        for (int o = 0; o < 8; ++o) out[t * 64 + o * 8 + i] = w[t * 64 + i * 8 + o];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void fill_direct_gradient(KernelTable& table);
+
+void fill_direct(KernelTable& table) {
+  table.direct.forward = forward;
+  table.direct.reverse_weights = reverse_weights;
+  table.direct.backward_data = backward_data;
+  fill_direct_gradient(table);
+}
+
+}  // namespace surefit::kernels::SUREFIT_ISA

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolution by its definition on blocked activations: any kernel size, stride, padding, dilation
+// and number of groups. 1x1 convolutions are the case of one tap.
+//
+// Forward sums bias + (input block, kh, kw, channel); backward-data likewise over output channels.
+//
+// Weights with groups: output block ob sees only the input blocks of its groups, a band of
+// direct_band().width blocks from direct_band_first() on: [OC8/8][width][KH][KW][8 in][8 out], zero
+// where input and output channel belong to different groups. With groups = 1 this is the plain
+// layout. Backward-data reads the weights turned round by `reverse_weights`:
+// [IC8/8][width'][KH][KW][8 out][8 in].
+#pragma once
+
+#include "engine/kernels/conv_shape.hpp"
+
+namespace surefit::kernels {
+
+struct DirectReverse {
+  ConvShape shape;
+  const float* weights = nullptr;
+  float* reversed = nullptr;
+};
+
+struct DirectKernels {
+  ConvForwardFn forward = nullptr;                                     // bias may be null
+  void (*reverse_weights)(const DirectReverse&, int block) = nullptr;  // block: one input block
+  ConvBackwardDataFn backward_data = nullptr;                          // takes reversed weights
+  ConvBackwardWeightsFn backward_weights = nullptr;
+};
+
+// First input block that output block `ob` may touch, before it is moved to leave room for the
+// widest band.
+SUREFIT_SHAPE_FN int direct_band_lowest(int in, int out, int groups, int ob) {
+  return ob * 8 / (out / groups) * (in / groups) / 8;
+}
+SUREFIT_SHAPE_FN int direct_band_width(int in, int out, int groups) {
+  int width = 1;
+  for (int ob = 0; ob < channel_blocks(out); ++ob) {
+    const int last_group = at_most(ob * 8 + 7, out - 1) / (out / groups);
+    const int end = channel_blocks((last_group + 1) * (in / groups));
+    width = at_least(end - direct_band_lowest(in, out, groups, ob), width);
+  }
+  return width;
+}
+// Bands all have the same width; those at the end begin earlier.
+SUREFIT_SHAPE_FN int direct_band_first(int in, int out, int groups, int ob, int width) {
+  return at_most(direct_band_lowest(in, out, groups, ob), channel_blocks(in) - width);
+}
+
+SUREFIT_SHAPE_FN std::size_t direct_weights_floats(const ConvShape& s) {
+  return std::size_t(channel_blocks(s.oc)) * std::size_t(direct_band_width(s.ic, s.oc, s.groups)) *
+         std::size_t(s.kh) * std::size_t(s.kw) * 64;
+}
+SUREFIT_SHAPE_FN std::size_t direct_reversed_floats(const ConvShape& s) {
+  return std::size_t(channel_blocks(s.ic)) * std::size_t(direct_band_width(s.oc, s.ic, s.groups)) *
+         std::size_t(s.kh) * std::size_t(s.kw) * 64;
+}
+
+// A 1x1 convolution without stride and padding is one long row of pixels.
+SUREFIT_SHAPE_FN ConvShape direct_flattened(ConvShape s) {
+  if (s.kh == 1 && s.kw == 1 && s.stride_h == 1 && s.stride_w == 1 && s.pad_top == 0 &&
+      s.pad_left == 0 && s.oh == s.h && s.ow == s.w) {
+    s.w = s.ow = s.h * s.w;
+    s.h = s.oh = 1;
+  }
+  return s;
+}
+
+// How a pass is cut: by output channels where the weights are large (each task keeps its share in
+// cache over all samples of the call), by rows or, in a flat picture, by columns elsewhere.
+struct DirectSplit {
+  int parts;
+  bool by_channels;
+};
+
+SUREFIT_SHAPE_FN DirectSplit direct_split(const ConvShape& shape, bool backward_data) {
+  const ConvShape s = direct_flattened(shape);
+  const std::size_t floats = backward_data ? direct_reversed_floats(s) : direct_weights_floats(s);
+  const int out_blocks = channel_blocks(backward_data ? s.ic : s.oc);
+  if (floats > 131072) {
+    const int wanted = int(floats / 65536);
+    return {at_most(wanted, ceil_div(out_blocks, 2)), true};
+  }
+  const int rows = backward_data ? s.h : s.oh, columns = backward_data ? s.w : s.ow;
+  const double flops = 2.0 * double(floats) * s.oh * s.ow;
+  const int units = rows == 1 ? ceil_div(columns, 24) : rows;
+  return {row_blocks(units, flops / units), false};
+}
+SUREFIT_SHAPE_FN int direct_forward_blocks(const ConvShape& s) {
+  return direct_split(s, false).parts;
+}
+SUREFIT_SHAPE_FN int direct_backward_data_blocks(const ConvShape& s) {
+  return direct_split(s, true).parts;
+}
+SUREFIT_SHAPE_FN int direct_reverse_blocks(const ConvShape& s) {
+  return channel_blocks(s.ic);
+}
+
+// Samples a call should cover so that large weights are read from cache.
+SUREFIT_SHAPE_FN int direct_sample_group(const ConvShape& s) {
+  return direct_split(s, false).by_channels ? at_least(256 / (s.oh * s.ow), 1) : 1;
+}
+
+inline constexpr int kDirectPixels = 12;  // most pixels of a tile
+
+SUREFIT_SHAPE_FN std::size_t direct_scratch_bytes(const ConvShape& s) {
+  const std::size_t taps = std::size_t(s.kh) * std::size_t(s.kw);
+  const int forward = direct_band_width(s.ic, s.oc, s.groups);
+  const int back = direct_band_width(s.oc, s.ic, s.groups);
+  return taps * (2 * sizeof(SweepTap) +
+                 std::size_t(at_least(forward, back)) * kDirectPixels * 8 * sizeof(float));
+}
+
+// Backward-weights: three output blocks by a range of their band.
+SUREFIT_SHAPE_FN int direct_gradient_band_parts(const ConvShape& s) {
+  const int triples = ceil_div(channel_blocks(s.oc), 3);
+  return at_most(ceil_div(24, triples), direct_band_width(s.ic, s.oc, s.groups));
+}
+SUREFIT_SHAPE_FN int direct_backward_weights_blocks(const ConvShape& s) {
+  return ceil_div(channel_blocks(s.oc), 3) * direct_gradient_band_parts(s);
+}
+
+}  // namespace surefit::kernels

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weight gradient of direct convolution. Per sample and per chunk of about 128 output pixels a
+// partial sum in registers, added to diff_weights in order.
+#include <cstring>
+
+#include "engine/kernels/bias_sum.hpp"
+#include "engine/kernels/conv_direct.hpp"
+#include "engine/kernels/table.hpp"
+
+namespace surefit::kernels::SUREFIT_ISA {
+
+namespace {
+
+constexpr int kChunkPixels = 128;
+
+// Where one tap finds input: rows [row_begin, row_end) and columns [column_begin, column_end) of
+// the output.
+struct Area {
+  int row_begin, row_end, column_begin, column_end;
+};
+
+SUREFIT_INLINE int round_up_div(int a, int b) {
+  return a > 0 ? ceil_div(a, b) : 0;
+}
+
+Area clip(const ConvShape& s, int kh, int kw, Area area) {
+  const int up = s.pad_top - kh * s.dilation_h, left = s.pad_left - kw * s.dilation_w;
+  // oh * stride - up must lie in [0, h), and the same for columns.
+  area.row_begin = at_least(area.row_begin, round_up_div(up, s.stride_h));
+  area.column_begin = at_least(area.column_begin, round_up_div(left, s.stride_w));
+  area.row_end = at_most(area.row_end, round_up_div(s.h + up, s.stride_h));
+  area.column_end = at_most(area.column_end, round_up_div(s.w + left, s.stride_w));
+  return area;
+}
+
+struct Rows {
+  const float* x;   // input pixel of the area's first output pixel
+  const float* dy;  // that output pixel
+  std::ptrdiff_t x_pixel, x_row, dy_row, dy_block;
+  int rows, columns;
+};
+
+// I input channels by B output blocks.
+template <int I, int B>
+SUREFIT_INLINE void outer_tile(const Rows& in, float* dw, std::ptrdiff_t dw_block) {
+  V8 acc[I][B];
+  unroll<I>([&](auto i)
+                SUREFIT_LAMBDA { unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] = V8{}; }); });
+  for (int row = 0; row < in.rows; ++row) {
+    const float* x = in.x + row * in.x_row;
+    const float* g = in.dy + row * in.dy_row;
+    for (int p = 0; p < in.columns; ++p, x += in.x_pixel, g += 8) {
+      V8 gv[B];
+      unroll<B>([&](auto b) SUREFIT_LAMBDA { gv[b] = in_register(load(g + b * in.dy_block)); });
+      unroll<I>([&](auto i) SUREFIT_LAMBDA {
+        const V8 xv = splat(x[i]);
+        unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] += xv * gv[b]; });
+      });
+    }
+  }
+  unroll<I>([&](auto i) SUREFIT_LAMBDA {
+    unroll<B>([&](auto b) SUREFIT_LAMBDA {
+      float* out = dw + b * dw_block + i * 8;
+      store(out, load(out) + acc[i][b]);
+    });
+  });
+}
+
+struct Job {
+  const ConvBackwardWeights& a;
+  ConvShape s;
+  int width;                 // of the band
+  int slot_begin, slot_end;  // part of the band
+  std::ptrdiff_t dw_slot, dw_block;
+};
+
+// B output blocks with the same band over one chunk of output pixels.
+template <int B>
+void chunk(const Job& job, int sample, int ob, int first_in, const Area& whole) {
+  const ConvShape& s = job.s;
+  const std::ptrdiff_t x_plane = std::ptrdiff_t(s.h) * s.w * 8;
+  const std::ptrdiff_t dy_plane = std::ptrdiff_t(s.oh) * s.ow * 8;
+  const float* dy = job.a.diff_dst + sample * job.a.diff_dst_stride + ob * dy_plane;
+  for (int slot = job.slot_begin; slot < job.slot_end; ++slot) {
+    const float* x = job.a.src + sample * job.a.src_stride + (first_in + slot) * x_plane;
+    float* dw = job.a.diff_weights + ob * job.dw_block + slot * job.dw_slot;
+    for (int kh = 0; kh < s.kh; ++kh) {
+      for (int kw = 0; kw < s.kw; ++kw, dw += 64) {
+        const Area area = clip(s, kh, kw, whole);
+        if (area.row_begin >= area.row_end || area.column_begin >= area.column_end) continue;
+        const int ih = area.row_begin * s.stride_h - s.pad_top + kh * s.dilation_h;
+        const int iw = area.column_begin * s.stride_w - s.pad_left + kw * s.dilation_w;
+        Rows in{x + (std::ptrdiff_t(ih) * s.w + iw) * 8,
+                dy + (std::ptrdiff_t(area.row_begin) * s.ow + area.column_begin) * 8,
+                std::ptrdiff_t(s.stride_w) * 8,
+                std::ptrdiff_t(s.stride_h) * s.w * 8,
+                std::ptrdiff_t(s.ow) * 8,
+                dy_plane,
+                area.row_end - area.row_begin,
+                area.column_end - area.column_begin};
+        if constexpr (B == 1) {
+          outer_tile<8, 1>(in, dw, job.dw_block);
+        } else {
+          outer_tile<4, B>(in, dw, job.dw_block);
+          in.x += 4;
+          outer_tile<4, B>(in, dw + 32, job.dw_block);
+        }
+      }
+    }
+  }
+}
+
+void clear(const Job& job, int ob_begin, int ob_end) {
+  for (int ob = ob_begin; ob < ob_end; ++ob) {
+    std::memset(
+        job.a.diff_weights + ob * job.dw_block + job.slot_begin * job.dw_slot, 0,
+        sizeof(float) * std::size_t(job.slot_end - job.slot_begin) * std::size_t(job.dw_slot));
+  }
+}
+
+// Between channels of different groups there is no weight and must be no gradient.
+void clear_between_groups(const Job& job, int ob_begin, int ob_end) {
+  const ConvShape& s = job.s;
+  const int ocg = s.oc / s.groups, icg = s.ic / s.groups;
+  for (int ob = ob_begin; ob < ob_end; ++ob) {
+    const int first_in = direct_band_first(s.ic, s.oc, s.groups, ob, job.width);
+    for (int slot = job.slot_begin; slot < job.slot_end; ++slot) {
+      float* dw = job.a.diff_weights + ob * job.dw_block + slot * job.dw_slot;
+      for (std::ptrdiff_t at = 0; at < job.dw_slot; ++at) {
+        const int i = (first_in + slot) * 8 + int(at / 8 % 8), o = ob * 8 + int(at % 8);
+        if (i / icg != o / ocg) dw[at] = 0.0F;
+      }
+    }
+  }
+}
+
+void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, float*) {
+  const ConvShape s = direct_flattened(a.shape);
+  const int parts = direct_gradient_band_parts(s);
+  const int width = direct_band_width(s.ic, s.oc, s.groups);
+  const int part = block % parts;
+  const int ob_begin = block / parts * 3;
+  const int ob_end = at_most(ob_begin + 3, channel_blocks(s.oc));
+  const std::ptrdiff_t dw_slot = std::ptrdiff_t(s.kh) * s.kw * 64;
+  const Job job{a,
+                s,
+                width,
+                part_begin(width, parts, part),
+                part_begin(width, parts, part + 1),
+                dw_slot,
+                dw_slot * width};
+  if (a.first) clear(job, ob_begin, ob_end);
+  const int rows = at_least(kChunkPixels / s.ow, 1);
+  const int columns = at_most(s.ow, kChunkPixels * 2);
+  const auto band = [&](int ob) { return direct_band_first(s.ic, s.oc, s.groups, ob, width); };
+  for (int n = samples.begin; n < samples.end; ++n) {
+    for (int row = 0; row < s.oh; row += rows) {
+      for (int column = 0; column < s.ow; column += columns) {
+        const Area area{row, at_most(row + rows, s.oh), column, at_most(column + columns, s.ow)};
+        for (int ob = ob_begin; ob < ob_end;) {
+          int count = 1;
+          while (ob + count < ob_end && band(ob + count) == band(ob)) ++count;
+          with_count<3>(count,
+                        [&](auto b) SUREFIT_LAMBDA { chunk<b.value>(job, n, ob, band(ob), area); });
+          ob += count;
+        }
+      }
+    }
+  }
+  if (s.groups > 1) clear_between_groups(job, ob_begin, ob_end);
+  if (a.diff_bias != nullptr && part == 0) {
+    const BiasGradient bias{std::ptrdiff_t(s.oh) * s.ow, a.diff_dst, a.diff_dst_stride, a.diff_bias,
+                            a.first};
+    for (int ob = ob_begin; ob < ob_end; ++ob) bias_gradient(bias, samples, ob);
+  }
+}
+
+}  // namespace
+
+void fill_direct_gradient(KernelTable& table) {
+  table.direct.backward_weights = backward_weights;
+}
+
+}  // namespace surefit::kernels::SUREFIT_ISA

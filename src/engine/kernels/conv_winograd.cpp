@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/conv_winograd.hpp"
+
+#include <cstring>
+
+#include "engine/kernels/table.hpp"
+#include "engine/kernels/winograd_transforms.hpp"
+
+namespace surefit::kernels::SUREFIT_ISA {
+
+namespace {
+
+// The 3x3 kernels from eight input channels to eight output channels of the pass, [3][3][8 in][8
+// out].
+void load_kernels(const WinogradWeights& a, int in_block, int out_block, float* kernels) {
+  const int icb = channel_blocks(a.shape.ic);
+  if (a.direction == WinogradDirection::kForward) {
+    const float* w = a.weights + (std::ptrdiff_t(out_block) * icb + in_block) * 9 * 64;
+    std::memcpy(kernels, w, sizeof(float) * 9 * 64);
+    return;
+  }
+  const float* w = a.weights + (std::ptrdiff_t(in_block) * icb + out_block) * 9 * 64;
+  for (int k = 0; k < 9; ++k) {
+    for (int i = 0; i < 8; ++i) {
+      for (int o = 0; o < 8; ++o) kernels[k * 64 + o * 8 + i] = w[(8 - k) * 64 + i * 8 + o];
+    }
+  }
+}
+
+void transform_weights(const WinogradWeights& a, int group) {
+  const WinogradPlane p = winograd_plane(a.shape, a.direction);
+  const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
+  float* u = a.u + (group - a.group_begin) * 36 * element;
+  for (int half = 0; half < 2; ++half) {
+    const int out_block = group * 2 + half;
+    if (out_block * 8 >= p.co8) {
+      for (std::ptrdiff_t i = 0; i < 36 * element; i += 16) store(u + i + 8, V8{});
+      continue;
+    }
+    for (int in_block = 0; in_block < p.ci8 / 8; ++in_block) {
+      float kernels[9 * 64];
+      load_kernels(a, in_block, out_block, kernels);
+      for (int i = 0; i < 8; ++i) {
+        const float* g = kernels + i * 8;
+        V8 columns[3][6];
+        for (int c = 0; c < 3; ++c) {
+          weights_all(load(g + c * 64), load(g + (3 + c) * 64), load(g + (6 + c) * 64), columns[c]);
+        }
+        float* out = u + std::ptrdiff_t(in_block * 8 + i) * 16 + half * 8;
+        for (int r = 0; r < 6; ++r) {
+          V8 row[6];
+          weights_all(columns[0][r], columns[1][r], columns[2][r], row);
+          for (int c = 0; c < 6; ++c) store(out + (r * 6 + c) * element, row[c]);
+        }
+      }
+    }
+  }
+}
+
+struct Tile {
+  int sample, row, column;
+};
+
+// Enumerates the tiles [begin, end) of each sample, sample by sample.
+struct Tiles {
+  int sample_begin, begin, per_sample, tiles_w;
+
+  SUREFIT_INLINE Tile at(int index) const {
+    const int tile = begin + index % per_sample;
+    return {sample_begin + index / per_sample, tile / tiles_w * 4, tile % tiles_w * 4};
+  }
+};
+
+void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t src_stride,
+                     const Tiles& tiles, int first, int count, float* v, std::ptrdiff_t element) {
+  const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
+  const int pitch = winograd_pitch(p.ci8);
+  for (int t = 0; t < count; ++t) {
+    const Tile tile = tiles.at(first + t);
+    const float* x = src + tile.sample * src_stride;
+    for (int c = 0; c < p.ci8 / 8; ++c) {
+      const Window<6> window(x + c * plane, p.in_h, p.in_w, tile.row - p.pad_top,
+                             tile.column - p.pad_left);
+      V8 columns[6][6];
+      for (int j = 0; j < 6; ++j) {
+        const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
+                         window.at(3, j), window.at(4, j), window.at(5, j)};
+        V8 out[6];
+        input_all(d, out);
+        unroll<6>([&](auto i) SUREFIT_LAMBDA { columns[i][j] = out[i]; });
+      }
+      float* out = v + std::ptrdiff_t(t) * pitch + c * 8;
+      for (int i = 0; i < 6; ++i) {
+        V8 row[6];
+        input_all(columns[i], row);
+        unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * element, row[j]); });
+      }
+    }
+  }
+}
+
+// R rows by 16 columns over k input channels in order.
+template <int R>
+SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const float* b, int k,
+                                 float* c) {
+  V8 acc[R][2];
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    acc[r][0] = V8{};
+    acc[r][1] = V8{};
+  });
+#pragma GCC unroll 4
+  for (int i = 0; i < k; ++i) {
+    const V8 b0 = in_register(load(b + i * 16)), b1 = in_register(load(b + i * 16 + 8));
+    unroll<R>([&](auto r) SUREFIT_LAMBDA {
+      const V8 av = splat(a[r * pitch + i]);
+      acc[r][0] += av * b0;
+      acc[r][1] += av * b1;
+    });
+  }
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    store(c + r * 16, acc[r][0]);
+    store(c + r * 16 + 8, acc[r][1]);
+  });
+}
+
+void product(const float* v, int pitch, int rows, const float* u, int k, float* m) {
+  const int pieces = ceil_div(rows, 6);
+  for (int i = 0; i < pieces; ++i) {
+    const int begin = part_begin(rows, pieces, i);
+    with_count<6>(part_begin(rows, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
+      product_tile<r.value>(v + std::ptrdiff_t(begin) * pitch, pitch, u, k,
+                            m + std::ptrdiff_t(begin) * 16);
+    });
+  }
+}
+
+void transform_output(const WinogradPlane& p, const WinogradPass& a, int out_block,
+                      const Tiles& tiles, int first, int count, const float* m,
+                      std::ptrdiff_t element) {
+  const V8 bias = a.bias != nullptr ? load(a.bias + out_block * 8) : V8{};
+  for (int t = 0; t < count; ++t) {
+    const Tile tile = tiles.at(first + t);
+    V8 columns[4][6];
+    for (int j = 0; j < 6; ++j) {
+      const float* at = m + j * element + std::ptrdiff_t(t) * 16;
+      V8 d[6], out[4];
+      unroll<6>([&](auto i) SUREFIT_LAMBDA { d[i] = load(at + i * 6 * element); });
+      output_all(d, out);
+      unroll<4>([&](auto i) SUREFIT_LAMBDA { columns[i][j] = out[i]; });
+    }
+    float* y = a.dst + tile.sample * a.dst_stride +
+               ((std::ptrdiff_t(out_block) * p.out_h + tile.row) * p.out_w + tile.column) * 8;
+    const int rows = at_most(p.out_h - tile.row, 4), width = at_most(p.out_w - tile.column, 4);
+    for (int i = 0; i < rows; ++i, y += std::ptrdiff_t(p.out_w) * 8) {
+      V8 out[4];
+      output_all(columns[i], out);
+      unroll<4>([&](auto j) SUREFIT_LAMBDA {
+        const V8 value = out[j] + bias;
+        if (j < width) store(y + j * 8, a.relu ? relu(value) : value);
+      });
+    }
+  }
+}
+
+void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
+  const WinogradPlane p = winograd_plane(a.shape, a.direction);
+  const int blocks = winograd_blocks(a.shape, a.direction);
+  const int chunk = winograd_chunk(a.shape, a.direction);
+  const int begin = part_begin(p.tiles, blocks, block);
+  const Tiles tiles{samples.begin, begin, part_begin(p.tiles, blocks, block + 1) - begin,
+                    p.tiles_w};
+  const int total = tiles.per_sample * (samples.end - samples.begin);
+  const int pitch = winograd_pitch(p.ci8);
+  const std::ptrdiff_t v_element = std::ptrdiff_t(chunk) * pitch;
+  const std::ptrdiff_t m_element = std::ptrdiff_t(chunk) * 16;
+  const std::ptrdiff_t u_element = std::ptrdiff_t(p.ci8) * 16;
+  float* v = scratch;
+  float* m = scratch + 36 * v_element;
+  const int pieces = ceil_div(total, chunk);
+  for (int piece = 0; piece < pieces; ++piece) {
+    const int first = part_begin(total, pieces, piece);
+    const int count = part_begin(total, pieces, piece + 1) - first;
+    transform_input(p, a.src, a.src_stride, tiles, first, count, v, v_element);
+    const int most = winograd_batch(p.ci8);
+    for (int from = a.group_begin; from < a.group_end; from += most) {
+      const int batch = at_most(a.group_end - from, most);
+      for (int e = 0; e < 36; ++e) {
+        for (int i = 0; i < batch; ++i) {
+          const float* u = a.u + ((from - a.group_begin + i) * 36 + e) * u_element;
+          product(v + e * v_element, pitch, count, u, p.ci8, m + (i * 36 + e) * m_element);
+        }
+      }
+      for (int i = 0; i < batch * 2; ++i) {
+        const int out_block = from * 2 + i;
+        if (out_block * 8 >= p.co8) break;
+        transform_output(p, a, out_block, tiles, first, count,
+                         m + i / 2 * 36 * m_element + i % 2 * 8, m_element);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void fill_winograd_gradient(KernelTable& table);
+
+void fill_winograd(KernelTable& table) {
+  table.winograd.transform_weights = transform_weights;
+  table.winograd.pass = pass;
+  fill_winograd_gradient(table);
+}
+
+}  // namespace surefit::kernels::SUREFIT_ISA

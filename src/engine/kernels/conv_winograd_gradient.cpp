@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weight gradient, carried in the transformed domain until all samples are in.
+#include <cstring>
+
+#include "engine/kernels/table.hpp"
+#include "engine/kernels/winograd_transforms.hpp"
+
+namespace surefit::kernels::SUREFIT_ISA {
+
+namespace {
+
+constexpr int kPanel = 24;  // input channels side by side per tile: four micro-tiles of six
+
+// A run of `count` tiles, counted over samples from the call's first one.
+struct TileRun {
+  int first, count;
+};
+
+struct Job {
+  const WinogradBackwardWeights& a;
+  WinogradPlane p;
+  int sample_begin;
+  int group_begin, group_end;
+  int chunk;
+  float* v;  // [12][ceil(ci8 / 24)][tiles][24 or what is left]
+  float* m;  // [12][groups][tiles][16]
+  std::ptrdiff_t v_element, m_element;
+};
+
+template <int Pair>
+void transform_input(const Job& job, TileRun run) {
+  const WinogradPlane& p = job.p;
+  const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
+  for (int t = 0; t < run.count; ++t) {
+    const int index = run.first + t, tile = index % p.tiles;
+    const float* x = job.a.src + (job.sample_begin + index / p.tiles) * job.a.src_stride;
+    const int top = tile / p.tiles_w * 4 - p.pad_top, left = tile % p.tiles_w * 4 - p.pad_left;
+    for (int c = 0; c < p.ci8; c += 8) {
+      const Window<6> window(x + c / 8 * plane, p.in_h, p.in_w, top, left);
+      V8 rows[2][6];
+      for (int j = 0; j < 6; ++j) {
+        const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
+                         window.at(3, j), window.at(4, j), window.at(5, j)};
+        input_pair<Pair>(d, rows[0][j], rows[1][j]);
+      }
+      const int panel = c / kPanel * kPanel, width = at_most(p.ci8 - panel, kPanel);
+      float* out =
+          job.v + std::ptrdiff_t(panel) * job.chunk + std::ptrdiff_t(t) * width + c - panel;
+      for (int i = 0; i < 2; ++i) {
+        V8 row[6];
+        input_all(rows[i], row);
+        unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * job.v_element, row[j]); });
+      }
+    }
+  }
+}
+
+template <int Pair>
+void transform_gradient(const Job& job, TileRun run) {
+  const WinogradPlane& p = job.p;
+  const std::ptrdiff_t plane = std::ptrdiff_t(p.out_h) * p.out_w * 8;
+  for (int t = 0; t < run.count; ++t) {
+    const int index = run.first + t, tile = index % p.tiles;
+    const float* g = job.a.diff_dst + (job.sample_begin + index / p.tiles) * job.a.diff_dst_stride;
+    for (int o = job.group_begin * 16; o < job.group_end * 16; o += 8) {
+      float* out = job.m + std::ptrdiff_t(o / 16 - job.group_begin) * job.chunk * 16 +
+                   std::ptrdiff_t(t) * 16 + o % 16;
+      if (o >= p.co8) {
+        for (int e = 0; e < 12; ++e) store(out + e * job.m_element, V8{});
+        continue;
+      }
+      const Window<4> window(g + o / 8 * plane, p.out_h, p.out_w, tile / p.tiles_w * 4,
+                             tile % p.tiles_w * 4);
+      V8 rows[2][4];
+      for (int j = 0; j < 4; ++j) {
+        const V8 y[4] = {window.at(0, j), window.at(1, j), window.at(2, j), window.at(3, j)};
+        gradient_pair<Pair>(y, rows[0][j], rows[1][j]);
+      }
+      for (int i = 0; i < 2; ++i) {
+        V8 row[6];
+        gradient_all(rows[i], row);
+        unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * job.m_element, row[j]); });
+      }
+    }
+  }
+}
+
+// R input channels by 16 output channels over the tiles in order. Continue: the sum goes on from
+// du, so that where a run of tiles ends leaves no trace in the bits; otherwise the run is a partial
+// sum of its own.
+template <int R, bool Continue>
+SUREFIT_INLINE void outer_tile(const float* v, int width, const float* m, int tiles, float* du) {
+  V8 acc[R][2];
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    acc[r][0] = Continue ? load(du + r * 16) : V8{};
+    acc[r][1] = Continue ? load(du + r * 16 + 8) : V8{};
+  });
+#pragma GCC unroll 2
+  for (int t = 0; t < tiles; ++t) {
+    const V8 m0 = in_register(load(m + t * 16)), m1 = in_register(load(m + t * 16 + 8));
+    unroll<R>([&](auto r) SUREFIT_LAMBDA {
+      const V8 vv = splat(v[t * width + r]);
+      acc[r][0] += vv * m0;
+      acc[r][1] += vv * m1;
+    });
+  }
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    float* out = du + r * 16;
+    store(out, Continue ? acc[r][0] : load(out) + acc[r][0]);
+    store(out + 8, Continue ? acc[r][1] : load(out + 8) + acc[r][1]);
+  });
+}
+
+template <bool Continue>
+void accumulate(const Job& job, const float* v, const float* m, int tiles, float* du) {
+  for (int panel = 0; panel < job.p.ci8; panel += kPanel) {
+    const int width = at_most(job.p.ci8 - panel, kPanel);
+    const int pieces = ceil_div(width, 6);
+    const float* at = v + std::ptrdiff_t(panel) * job.chunk;
+    for (int i = 0; i < pieces; ++i) {
+      const int begin = part_begin(width, pieces, i);
+      with_count<6>(part_begin(width, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
+        outer_tile<r.value, Continue>(at + begin, width, m, tiles,
+                                      du + std::ptrdiff_t(panel + begin) * 16);
+      });
+    }
+  }
+}
+
+template <int Pair>
+void run_tiles(const Job& job, TileRun run, bool continued) {
+  transform_input<Pair>(job, run);
+  transform_gradient<Pair>(job, run);
+  const std::ptrdiff_t element = std::ptrdiff_t(job.p.ci8) * 16;
+  for (int group = job.group_begin; group < job.group_end; ++group) {
+    for (int k = 0; k < 12; ++k) {
+      const int e = (k < 6 ? kPairFirst<Pair> : kPairSecond<Pair>)*6 + k % 6;
+      float* du = job.a.du + (std::ptrdiff_t(group) * 36 + e) * element;
+      const float* v = job.v + k * job.v_element;
+      const float* m =
+          job.m + k * job.m_element + std::ptrdiff_t(group - job.group_begin) * job.chunk * 16;
+      if (continued) {
+        accumulate<true>(job, v, m, run.count, du);
+      } else {
+        accumulate<false>(job, v, m, run.count, du);
+      }
+    }
+  }
+}
+
+template <int Pair>
+void run_samples(const Job& job, int samples) {
+  if (job.a.first) {
+    const std::size_t element = std::size_t(job.p.ci8) * 16;
+    for (int group = job.group_begin; group < job.group_end; ++group) {
+      for (const int row : {kPairFirst<Pair>, kPairSecond<Pair>}) {
+        std::memset(job.a.du + (std::size_t(group) * 36 + std::size_t(row) * 6) * element, 0,
+                    sizeof(float) * 6 * element);
+      }
+    }
+  }
+  if (winograd_long_picture(job.a.shape)) {
+    const int pieces = ceil_div(job.p.tiles, job.chunk);
+    for (int n = 0; n < samples; ++n) {
+      for (int i = 0; i < pieces; ++i) {
+        const int begin = part_begin(job.p.tiles, pieces, i);
+        const int end = part_begin(job.p.tiles, pieces, i + 1);
+        run_tiles<Pair>(job, {n * job.p.tiles + begin, end - begin}, false);
+      }
+    }
+    return;
+  }
+  const int total = samples * job.p.tiles;
+  for (int first = 0; first < total; first += job.chunk) {
+    run_tiles<Pair>(job, {first, at_most(total - first, job.chunk)}, true);
+  }
+}
+
+void backward_weights(const WinogradBackwardWeights& a, Samples samples, int block,
+                      float* scratch) {
+  const int pair = block % 3;
+  const int per_block = winograd_groups_per_block(a.shape);
+  const int groups = winograd_groups(a.shape, WinogradDirection::kForward);
+  const int chunk = winograd_gradient_chunk(a.shape);
+  const WinogradPlane p = winograd_plane(a.shape, WinogradDirection::kForward);
+  const int group_begin = block / 3 * per_block;
+  const std::ptrdiff_t v_element = std::ptrdiff_t(chunk) * p.ci8;
+  const Job job{a,
+                p,
+                samples.begin,
+                group_begin,
+                at_most(group_begin + per_block, groups),
+                chunk,
+                scratch,
+                scratch + 12 * v_element,
+                v_element,
+                std::ptrdiff_t(chunk) * per_block * 16};
+  const int count = samples.end - samples.begin;
+  if (pair == 0) run_samples<0>(job, count);
+  if (pair == 1) run_samples<1>(job, count);
+  if (pair == 2) run_samples<2>(job, count);
+}
+
+void weights_gradient(const WinogradWeightsGradient& a, int group) {
+  const WinogradPlane p = winograd_plane(a.shape, WinogradDirection::kForward);
+  const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
+  for (int half = 0; half < 2; ++half) {
+    const int out_block = group * 2 + half;
+    if (out_block * 8 >= p.co8) return;
+    for (int i = 0; i < p.ci8; ++i) {
+      const float* du = a.du + group * 36 * element + std::ptrdiff_t(i) * 16 + half * 8;
+      V8 columns[3][6];
+      for (int c = 0; c < 6; ++c) {
+        V8 u[6], out[3];
+        unroll<6>([&](auto r) SUREFIT_LAMBDA { u[r] = load(du + (r * 6 + c) * element); });
+        weights_gradient_all(u, out);
+        unroll<3>([&](auto r) SUREFIT_LAMBDA { columns[r][c] = out[r]; });
+      }
+      float* dw =
+          a.diff_weights + (std::ptrdiff_t(out_block) * (p.ci8 / 8) + i / 8) * 9 * 64 + i % 8 * 8;
+      for (int r = 0; r < 3; ++r) {
+        V8 out[3];
+        weights_gradient_all(columns[r], out);
+        unroll<3>([&](auto c) SUREFIT_LAMBDA { store(dw + (r * 3 + c) * 64, out[c]); });
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void fill_winograd_gradient(KernelTable& table) {
+  table.winograd.backward_weights = backward_weights;
+  table.winograd.weights_gradient = weights_gradient;
+}
+
+}  // namespace surefit::kernels::SUREFIT_ISA

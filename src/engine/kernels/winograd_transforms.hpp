@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one-dimensional transforms of F(4, 3) with interpolation points 0, 1, -1, 2, -2 and infinity,
+// eight channels at a time. B^T turns six inputs into six, A^T six products into four outputs, G
+// three weights into six.
+#pragma once
+
+#include "engine/kernels/unroll.hpp"
+
+namespace surefit::kernels::SUREFIT_ISA {
+
+// Two rows of B^T at a time: pairs share subexpressions. Pair 0 is rows 0 and 5, pair 1 rows 1 and
+// 2, pair 2 rows 3 and 4.
+template <int Pair>
+SUREFIT_INLINE void input_pair(const V8 (&d)[6], V8& a, V8& b) {
+  if constexpr (Pair == 0) {
+    a = 4.0F * d[0] + (d[4] - 5.0F * d[2]);
+    b = 4.0F * d[1] + (d[5] - 5.0F * d[3]);
+  } else {
+    const V8 even = Pair == 1 ? d[4] - 4.0F * d[2] : d[4] - d[2];
+    const V8 odd = Pair == 1 ? d[3] - 4.0F * d[1] : 2.0F * (d[3] - d[1]);
+    a = even + odd;
+    b = even - odd;
+  }
+}
+
+// Two rows of A applied to four output gradients, in the same pairs.
+template <int Pair>
+SUREFIT_INLINE void gradient_pair(const V8 (&y)[4], V8& a, V8& b) {
+  if constexpr (Pair == 0) {
+    a = y[0];
+    b = y[3];
+  } else {
+    const V8 even = Pair == 1 ? y[0] + y[2] : y[0] + 4.0F * y[2];
+    const V8 odd = Pair == 1 ? y[1] + y[3] : 2.0F * y[1] + 8.0F * y[3];
+    a = even + odd;
+    b = even - odd;
+  }
+}
+
+// Row of the 6x6 window that a pair's first and second result belong to.
+template <int Pair>
+inline constexpr int kPairFirst = Pair == 0 ? 0 : 2 * Pair - 1;
+template <int Pair>
+inline constexpr int kPairSecond = Pair == 0 ? 5 : 2 * Pair;
+
+SUREFIT_INLINE void input_all(const V8 (&d)[6], V8 (&out)[6]) {
+  input_pair<0>(d, out[0], out[5]);
+  input_pair<1>(d, out[1], out[2]);
+  input_pair<2>(d, out[3], out[4]);
+}
+
+SUREFIT_INLINE void gradient_all(const V8 (&y)[4], V8 (&out)[6]) {
+  gradient_pair<0>(y, out[0], out[5]);
+  gradient_pair<1>(y, out[1], out[2]);
+  gradient_pair<2>(y, out[3], out[4]);
+}
+
+SUREFIT_INLINE void output_all(const V8 (&m)[6], V8 (&out)[4]) {
+  const V8 s12 = m[1] + m[2], d12 = m[1] - m[2];
+  const V8 s34 = m[3] + m[4], d34 = m[3] - m[4];
+  out[0] = m[0] + (s12 + s34);
+  out[1] = d12 + 2.0F * d34;
+  out[2] = s12 + 4.0F * s34;
+  out[3] = m[5] + (d12 + 8.0F * d34);
+}
+
+SUREFIT_INLINE void weights_all(V8 a, V8 b, V8 c, V8 (&out)[6]) {
+  const V8 s = a + c;
+  const V8 q = (1.0F / 24.0F) * a + (1.0F / 6.0F) * c;
+  out[0] = 0.25F * a;
+  out[1] = (-1.0F / 6.0F) * (s + b);
+  out[2] = (-1.0F / 6.0F) * (s - b);
+  out[3] = q + (1.0F / 12.0F) * b;
+  out[4] = q - (1.0F / 12.0F) * b;
+  out[5] = c;
+}
+
+// G^T: the gradient of three weights from that of six transformed ones.
+SUREFIT_INLINE void weights_gradient_all(const V8 (&u)[6], V8 (&out)[3]) {
+  const V8 s12 = u[1] + u[2], d12 = u[1] - u[2];
+  const V8 s34 = u[3] + u[4], d34 = u[3] - u[4];
+  out[0] = 0.25F * u[0] + ((1.0F / 24.0F) * s34 - (1.0F / 6.0F) * s12);
+  out[1] = (1.0F / 12.0F) * d34 - (1.0F / 6.0F) * d12;
+  out[2] = u[5] + (1.0F / 6.0F) * (s34 - s12);
+}
+
+// A window of Size x Size pixels of one channel block; outside the picture it is zero.
+template <int Size>
+struct Window {
+  const float* origin;
+  std::ptrdiff_t row;  // floats
+  V8 copy[Size * Size];
+
+  SUREFIT_INLINE Window(const float* plane, int h, int w, int top, int left) {
+    if (top >= 0 && left >= 0 && top + Size <= h && left + Size <= w) {
+      origin = plane + (std::ptrdiff_t(top) * w + left) * 8;
+      row = std::ptrdiff_t(w) * 8;
+      return;
+    }
+    for (int i = 0; i < Size; ++i) {
+      for (int j = 0; j < Size; ++j) {
+        const int y = top + i, x = left + j;
+        const bool inside = y >= 0 && y < h && x >= 0 && x < w;
+        copy[i * Size + j] = inside ? load(plane + (std::ptrdiff_t(y) * w + x) * 8) : V8{};
+      }
+    }
+    origin = reinterpret_cast<const float*>(copy);
+    row = Size * 8;
+  }
+  SUREFIT_INLINE V8 at(int i, int j) const { return load(origin + i * row + j * 8); }
+};
+
+}  // namespace surefit::kernels::SUREFIT_ISA
