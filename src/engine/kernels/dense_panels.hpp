@@ -25,8 +25,8 @@ SUREFIT_INLINE void panel_dot(const float* x, std::int64_t x_stride, const float
     const V8 w0 = load(w + k * kDensePanel), w1 = load(w + k * kDensePanel + kBlock);
     for (int r = 0; r < R; ++r) {
       const V8 v = splat(x[r * x_stride + k]);
-      acc[r][0] += v * w0;
-      acc[r][1] += v * w1;
+      acc[r][0] = madd(v, w0, acc[r][0]);
+      acc[r][1] = madd(v, w1, acc[r][1]);
     }
   }
   for (int r = 0; r < R; ++r) {
@@ -139,7 +139,7 @@ SUREFIT_INLINE void turned_tile(const float* dy, std::int64_t dy_stride, std::in
     for (int v = 0; v < KV; ++v) w[v] = load(turned + j * kTurned + v * kBlock);
     for (int s = 0; s < S; ++s) {
       const V8 d = splat(dy[s * dy_stride + j]);
-      for (int v = 0; v < KV; ++v) acc[s][v] += d * w[v];
+      for (int v = 0; v < KV; ++v) acc[s][v] = madd(d, w[v], acc[s][v]);
     }
   }
   for (int s = 0; s < S; ++s)
@@ -211,8 +211,8 @@ SUREFIT_INLINE void panel_weights_tile(const float* x, std::int64_t x_stride, co
     const V8 d0 = load(dy + n * kDensePanel), d1 = load(dy + n * kDensePanel + kBlock);
     for (int r = 0; r < R; ++r) {
       const V8 v = splat(x[n * x_stride + r]);
-      acc[r][0] += v * d0;
-      acc[r][1] += v * d1;
+      acc[r][0] = madd(v, d0, acc[r][0]);
+      acc[r][1] = madd(v, d1, acc[r][1]);
     }
   }
   for (int r = 0; r < R; ++r) {

@@ -63,13 +63,13 @@ SUREFIT_INLINE void rows_dot(const float* x, std::int64_t x_stride, const float*
     for (int s = 0; s < S; ++s) v[s] = load(x + s * x_stride + k);
     for (int g = 0; g < G; ++g) {
       const V8 weight = load(w + g * w_stride + k);
-      for (int s = 0; s < S; ++s) acc[s][g] += v[s] * weight;
+      for (int s = 0; s < S; ++s) acc[s][g] = madd(v[s], weight, acc[s][g]);
     }
   }
   if (k < count) {
     for (int s = 0; s < S; ++s) {
       const V8 v = load_lanes(x + s * x_stride + k, count - k);
-      for (int g = 0; g < G; ++g) acc[s][g] += v * load(w + g * w_stride + k);
+      for (int g = 0; g < G; ++g) acc[s][g] = madd(v, load(w + g * w_stride + k), acc[s][g]);
     }
   }
   for (int s = 0; s < S; ++s)
@@ -122,7 +122,7 @@ SUREFIT_INLINE void rows_data_tile(const DenseBackwardDataArgs& a, std::int64_t 
     for (int v = 0; v < KV; ++v) weight[v] = load(w + v * kBlock);
     for (int s = 0; s < S; ++s) {
       const V8 d = splat(dy[s * a.diff_dst_stride + oc]);
-      for (int v = 0; v < KV; ++v) acc[s][v] += d * weight[v];
+      for (int v = 0; v < KV; ++v) acc[s][v] = madd(d, weight[v], acc[s][v]);
     }
   }
   for (int s = 0; s < S; ++s) {
@@ -171,7 +171,7 @@ SUREFIT_INLINE void rows_weights_tile(const DenseBackwardWeightsArgs& a, std::in
                                       : load_lanes(x + (KV - 1) * kBlock, last_lanes);
     for (int g = 0; g < G; ++g) {
       const V8 d = splat(dy[g]);
-      for (int v = 0; v < KV; ++v) acc[g][v] += d * in[v];
+      for (int v = 0; v < KV; ++v) acc[g][v] = madd(d, in[v], acc[g][v]);
     }
     x += a.src_stride;
     dy += a.diff_dst_stride;

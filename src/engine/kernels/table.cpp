@@ -12,6 +12,10 @@ void fill_pool(KernelTable& table);
 void fill_elementwise(KernelTable& table);
 void fill_batch_norm(KernelTable& table);
 void fill_optimizers(KernelTable& table);
+void fill_adaptive_optimizers(KernelTable& table);
+void fill_layout(KernelTable& table);
+void fill_noise(KernelTable& table);
+void fill_convert(KernelTable& table);
 
 KernelTable make_table() {
   KernelTable table;
@@ -22,6 +26,10 @@ KernelTable make_table() {
   fill_elementwise(table);
   fill_batch_norm(table);
   fill_optimizers(table);
+  fill_adaptive_optimizers(table);
+  fill_layout(table);
+  fill_noise(table);
+  fill_convert(table);
   return table;
 }
 

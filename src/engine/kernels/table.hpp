@@ -7,9 +7,12 @@
 #include <string_view>
 
 #include "engine/kernels/batch_norm.hpp"
+#include "engine/kernels/convert.hpp"
 #include "engine/kernels/dense.hpp"
 #include "engine/kernels/elementwise.hpp"
+#include "engine/kernels/layout.hpp"
 #include "engine/kernels/loss.hpp"
+#include "engine/kernels/noise.hpp"
 #include "engine/kernels/optimizers.hpp"
 #include "engine/kernels/pool.hpp"
 
@@ -23,6 +26,9 @@ struct KernelTable {
   ElementwiseKernels elementwise;
   BatchNormKernels batch_norm;
   OptimizerKernels optimizers;
+  LayoutKernels layout;
+  NoiseKernels noise;
+  ConvertKernels convert;
 };
 
 // The table of the best instruction set this CPU has; SUREFIT_ISA=baseline in the environment
