@@ -9,24 +9,31 @@
 namespace surefit::kernels::SUREFIT_ISA {
 
 inline constexpr std::int64_t kPanelTile = 256;  // k per tile: 16 KiB of weights
-inline constexpr std::int64_t kPanelChunk =
-    24;  // samples whose accumulators are parked between k tiles
+inline constexpr std::int64_t kPanelChunk = 24;  // samples whose sums are parked between tiles
+inline constexpr std::int64_t kPanelGroup = 4;   // panels that share a tile of x
+inline constexpr std::int64_t kPanelStep = 32;   // k between two rounds of prefetching
 
-// acc[r][16] += x[r][k] * w[k][16], k increasing.
+// acc[r][16] += x[r][k] * w[k][16], k increasing. Meanwhile asks for `ahead` lines of weights from
+// `next` on, evenly.
 template <int R>
 SUREFIT_INLINE void panel_dot(const float* x, std::int64_t x_stride, const float* w,
-                              std::int64_t count, float (*park)[kDensePanel]) {
+                              std::int64_t count, const float* next, std::int64_t ahead,
+                              float (*park)[kDensePanel]) {
   V8 acc[R][2];
   for (int r = 0; r < R; ++r) {
     acc[r][0] = load(park[r]);
     acc[r][1] = load(park[r] + kBlock);
   }
-  for (std::int64_t k = 0; k < count; ++k) {
-    const V8 w0 = load(w + k * kDensePanel), w1 = load(w + k * kDensePanel + kBlock);
-    for (int r = 0; r < R; ++r) {
-      const V8 v = splat(x[r * x_stride + k]);
-      acc[r][0] += v * w0;
-      acc[r][1] += v * w1;
+  for (std::int64_t k0 = 0; k0 < count; k0 += kPanelStep) {
+    const std::int64_t end = k0 + kPanelStep < count ? k0 + kPanelStep : count;
+    for (std::int64_t i = 0; i < ahead; ++i, next += kDensePanel) prefetch(next);
+    for (std::int64_t k = k0; k < end; ++k) {
+      const V8 w0 = hold(load(w + k * kDensePanel)), w1 = hold(load(w + k * kDensePanel + kBlock));
+      for (int r = 0; r < R; ++r) {
+        const V8 v = hold(splat(x[r * x_stride + k]));
+        acc[r][0] = madd(v, w0, acc[r][0]);
+        acc[r][1] = madd(v, w1, acc[r][1]);
+      }
     }
   }
   for (int r = 0; r < R; ++r) {
@@ -69,36 +76,52 @@ SUREFIT_INLINE void for_rows(std::int64_t rows, F f) {
   }
 }
 
-inline void panel_forward_chunk(const DenseForwardArgs& a, std::int64_t unit, std::int64_t n0,
-                                std::int64_t rows) {
+// `units` panels over one chunk of samples: panels take turns at every k tile, so the tile of x is
+// read from L1 by all.
+inline void panel_forward_chunk(const DenseForwardArgs& a, std::int64_t unit0, std::int64_t units,
+                                std::int64_t n0, std::int64_t rows) {
   const std::int64_t inputs = a.shape.inputs;
-  const float* weights = a.weights + unit * inputs * kDensePanel;
-  alignas(64) float park[kPanelChunk][kDensePanel];
+  alignas(64) float park[kPanelGroup][kPanelChunk][kDensePanel];
   std::memset(park, 0, sizeof park);
   for (std::int64_t k = 0; k < inputs; k += kPanelTile) {
     const std::int64_t count = inputs - k < kPanelTile ? inputs - k : kPanelTile;
     const float* x = a.src + n0 * a.src_stride + k;
-    for_rows(rows, [&](std::int64_t n, auto size) {
-      panel_dot<size.value>(x + n * a.src_stride, a.src_stride, weights + k * kDensePanel, count,
-                            park + n);
-    });
+    for (std::int64_t u = 0; u < units; ++u) {
+      const float* weights = a.weights + ((unit0 + u) * inputs + k) * kDensePanel;
+      // The tile that follows this one in memory order of use; every row tile asks for its share of
+      // it.
+      const float* next = u + 1 < units
+                              ? weights + inputs * kDensePanel
+                              : weights + (kPanelTile - (units - 1) * inputs) * kDensePanel;
+      for_rows(rows, [&](std::int64_t n, auto size) {
+        const std::int64_t begin = kPanelStep * n / rows,
+                           end = kPanelStep * (n + size.value) / rows;
+        const std::int64_t steps = (count + kPanelStep - 1) / kPanelStep;
+        panel_dot<size.value>(x + n * a.src_stride, a.src_stride, weights, count,
+                              next + begin * steps * kDensePanel, end - begin, park[u] + n);
+      });
+    }
   }
-  const std::int64_t oc = unit * kDensePanel;
-  const std::int64_t live = a.shape.outputs - oc < kDensePanel ? a.shape.outputs - oc : kDensePanel;
-  for (std::int64_t n = 0; n < rows; ++n) {
-    float* y = a.dst + (n0 + n) * a.dst_stride + oc;
-    for (std::int64_t j = 0; j < live; ++j) {
-      const float v = park[n][j] + (a.bias != nullptr ? a.bias[oc + j] : 0.0f);
-      y[j] = a.relu && v <= 0.0f ? 0.0f : v;
+  for (std::int64_t u = 0; u < units; ++u) {
+    const std::int64_t oc = (unit0 + u) * kDensePanel;
+    const std::int64_t live =
+        a.shape.outputs - oc < kDensePanel ? a.shape.outputs - oc : kDensePanel;
+    for (std::int64_t n = 0; n < rows; ++n) {
+      float* y = a.dst + (n0 + n) * a.dst_stride + oc;
+      for (std::int64_t j = 0; j < live; ++j) {
+        const float v = park[u][n][j] + (a.bias != nullptr ? a.bias[oc + j] : 0.0f);
+        y[j] = a.relu && v <= 0.0f ? 0.0f : v;
+      }
     }
   }
 }
 
 inline void panel_forward(const DenseForwardArgs& a) {
-  for (std::int64_t unit = a.unit_begin; unit < a.unit_end; ++unit) {
+  for (std::int64_t unit = a.unit_begin; unit < a.unit_end; unit += kPanelGroup) {
+    const std::int64_t units = a.unit_end - unit < kPanelGroup ? a.unit_end - unit : kPanelGroup;
     for (std::int64_t n = a.sample_begin; n < a.sample_end; n += kPanelChunk) {
       const std::int64_t left = a.sample_end - n;
-      panel_forward_chunk(a, unit, n, left < kPanelChunk ? left : kPanelChunk);
+      panel_forward_chunk(a, unit, units, n, left < kPanelChunk ? left : kPanelChunk);
     }
   }
 }
@@ -107,8 +130,10 @@ inline void panel_forward(const DenseForwardArgs& a) {
 // horizontal sums.
 inline constexpr std::int64_t kTurned = 64;
 
-SUREFIT_INLINE void turn_panel(const float* w, std::int64_t count, float (*turned)[kTurned]) {
+SUREFIT_INLINE void turn_panel(const float* w, std::int64_t count, const float* next,
+                               float (*turned)[kTurned]) {
   for (std::int64_t k = 0; k < count; k += kBlock) {
+    for (int i = 0; i < kBlock; ++i) prefetch(next + (k + i) * kDensePanel);
     for (int half = 0; half < 2; ++half) {
       V8 r[8];
       for (int i = 0; i < 8; ++i) {
@@ -135,11 +160,11 @@ SUREFIT_INLINE void turned_tile(const float* dy, std::int64_t dy_stride, std::in
       }
   }
   for (std::int64_t j = 0; j < live; ++j) {
-    V8 w[KV];
-    for (int v = 0; v < KV; ++v) w[v] = load(turned + j * kTurned + v * kBlock);
-    for (int s = 0; s < S; ++s) {
-      const V8 d = splat(dy[s * dy_stride + j]);
-      for (int v = 0; v < KV; ++v) acc[s][v] += d * w[v];
+    V8 d[S];
+    for (int s = 0; s < S; ++s) d[s] = hold(splat(dy[s * dy_stride + j]));
+    for (int v = 0; v < KV; ++v) {
+      const V8 w = hold(load(turned + j * kTurned + v * kBlock));
+      for (int s = 0; s < S; ++s) acc[s][v] = madd(d[s], w, acc[s][v]);
     }
   }
   for (int s = 0; s < S; ++s)
@@ -185,7 +210,11 @@ inline void panel_backward_data(const DenseBackwardDataArgs& a) {
           a.shape.outputs - oc < kDensePanel ? a.shape.outputs - oc : kDensePanel;
       for (std::int64_t k = strip; k < strip_end; k += kTurned) {
         const std::int64_t count = strip_end - k < kTurned ? strip_end - k : kTurned;
-        turn_panel(a.weights + (unit * a.shape.inputs + k) * kDensePanel, count, turned);
+        const float* w = a.weights + (unit * a.shape.inputs + k) * kDensePanel;
+        const float* next = k + kTurned < strip_end
+                                ? w + kTurned * kDensePanel
+                                : w + (a.shape.inputs + strip - k) * kDensePanel;
+        turn_panel(w, count, next, turned);
         std::int64_t n = a.sample_begin;
         for (; n + 3 <= a.sample_end; n += 3) turned_strip<3>(a, n, oc, live, k, count, turned[0]);
         if (n + 2 == a.sample_end) {
@@ -208,11 +237,11 @@ SUREFIT_INLINE void panel_weights_tile(const float* x, std::int64_t x_stride, co
     acc[r][1] = first ? V8{} : load(dw + r * kDensePanel + kBlock);
   }
   for (std::int64_t n = 0; n < rows; ++n) {
-    const V8 d0 = load(dy + n * kDensePanel), d1 = load(dy + n * kDensePanel + kBlock);
+    const V8 d0 = hold(load(dy + n * kDensePanel)), d1 = hold(load(dy + n * kDensePanel + kBlock));
     for (int r = 0; r < R; ++r) {
-      const V8 v = splat(x[n * x_stride + r]);
-      acc[r][0] += v * d0;
-      acc[r][1] += v * d1;
+      const V8 v = hold(splat(x[n * x_stride + r]));
+      acc[r][0] = madd(v, d0, acc[r][0]);
+      acc[r][1] = madd(v, d1, acc[r][1]);
     }
   }
   for (int r = 0; r < R; ++r) {

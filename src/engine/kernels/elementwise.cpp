@@ -51,7 +51,7 @@ struct Gelu {
   // Phi(x) + x phi(x)
   SUREFIT_INLINE V8 b(V8 x, V8 dy) const {
     const V8 cdf = 0.5f + 0.5f * erf(x * kSqrtHalf);
-    const V8 square = x * x;  // of its own: the same rounding wherever it is used
+    const V8 square = x * x;
     const V8 density = 0.39894228f * exp(-0.5f * square);
     return dy * (cdf + x * density);
   }
@@ -67,7 +67,7 @@ struct GeluTanh {
     const V8 t = tanh(kSqrtTwoOverPi * (x + kGeluCubic * cubic));
     const V8 inner = kSqrtTwoOverPi * (1.0f + 3.0f * kGeluCubic * square);
     const V8 slope = (1.0f - t) * (1.0f + t) * inner;
-    return dy * (0.5f * (1.0f + t) + 0.5f * x * slope);
+    return dy * madd(0.5f * x, slope, 0.5f * (1.0f + t));
   }
 };
 struct Swish {

@@ -20,4 +20,15 @@ float adam_alpha(double lr, double beta1, double beta2, std::int64_t step) {
                             (1.0 - power(beta1, step)));
 }
 
+NadamTerms nadam_terms(double beta1, double beta2, std::int64_t step) {
+  const auto u = [&](std::int64_t t) { return beta1 * (1.0 - 0.5 * power(0.96, t)); };
+  double product = 1.0;
+  for (std::int64_t t = 1; t <= step && product > 1e-300; ++t)
+    product *= u(t);  // nothing left of it after that
+  const double next = u(step + 1);
+  return {static_cast<float>(next / (1.0 - product * next)),
+          static_cast<float>((1.0 - u(step)) / (1.0 - product)),
+          static_cast<float>(1.0 / (1.0 - power(beta2, step)))};
+}
+
 }  // namespace surefit::kernels

@@ -18,6 +18,10 @@ void fill_winograd(KernelTable& table);
 void fill_direct(KernelTable& table);
 void fill_depthwise(KernelTable& table);
 void fill_conv_bias(KernelTable& table);
+void fill_adaptive_optimizers(KernelTable& table);
+void fill_layout(KernelTable& table);
+void fill_noise(KernelTable& table);
+void fill_convert(KernelTable& table);
 
 KernelTable make_table() {
   KernelTable table;
@@ -34,6 +38,10 @@ KernelTable make_table() {
   fill_direct(table);
   fill_depthwise(table);
   fill_conv_bias(table);
+  fill_adaptive_optimizers(table);
+  fill_layout(table);
+  fill_noise(table);
+  fill_convert(table);
   return table;
 }
 

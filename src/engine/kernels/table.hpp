@@ -12,9 +12,12 @@
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_first_pool.hpp"
 #include "engine/kernels/batch_norm.hpp"
+#include "engine/kernels/convert.hpp"
 #include "engine/kernels/dense.hpp"
 #include "engine/kernels/elementwise.hpp"
+#include "engine/kernels/layout.hpp"
 #include "engine/kernels/loss.hpp"
+#include "engine/kernels/noise.hpp"
 #include "engine/kernels/optimizers.hpp"
 #include "engine/kernels/pool.hpp"
 #include "engine/kernels/conv_winograd.hpp"
@@ -35,6 +38,9 @@ struct KernelTable {
   DirectKernels direct;
   DepthwiseKernels depthwise;
   BiasKernels conv_bias;
+  LayoutKernels layout;
+  NoiseKernels noise;
+  ConvertKernels convert;
 };
 
 // The table of the best instruction set this CPU has; SUREFIT_ISA=baseline in the environment

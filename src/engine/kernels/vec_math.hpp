@@ -107,6 +107,31 @@ SUREFIT_INLINE void stream_fence() {
 #endif
 }
 
+// a * b + c with one rounding where the instruction set has FMA. Contraction alone leaves a * b + c
+// * d to the compiler, which may fuse another product in a tail than in the loop before it; such
+// sums say here which one.
+SUREFIT_INLINE V8 madd(V8 a, V8 b, V8 c) {
+#if defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// Keeps a loaded vector in a register. Without it GCC folds the load into every FMA that uses it,
+// and the load ports rather than the FMA units set the pace (62 instead of 80 GFLOP/s in the row
+// layout's forward).
+SUREFIT_INLINE V8 hold(V8 v) {
+#if defined(__AVX__)
+  asm("" : "+x"(v));
+#endif
+  return v;
+}
+// Next use far away: into L2, a line per call.
+SUREFIT_INLINE void prefetch(const float* p) {
+  __builtin_prefetch(p, 0, 2);
+}
+
 // IEEE square root on every instruction set.
 SUREFIT_INLINE V8 sqrt(V8 v) {
 #if defined(__AVX__)
@@ -218,7 +243,7 @@ SUREFIT_INLINE V8 softplus(V8 x) {
   p = p * s2 + (2.0f / 7.0f);
   p = p * s2 + (2.0f / 5.0f);
   p = p * s2 + (2.0f / 3.0f);
-  return relu(x) + (p * s2 * s + 2.0f * s);
+  return relu(x) + madd(p * s2, s, 2.0f * s);
 }
 
 // erf: odd polynomial below 1 (fit 4e-11), 1 - e^(-x^2) P(1 / (1 + x/2)) above (fit 3e-9 of 1);
