@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/blackbox.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "run/run_directory.hpp"
+#include "surefit/error.hpp"
+
+namespace surefit {
+namespace {
+
+std::string scratch(const char* name) { return testing::TempDir() + name + std::to_string(::getpid()); }
+
+TEST(BlackBox, KeepsTheLastSamplesAndWords) {
+  const std::string path = scratch("box");
+  {
+    BlackBox box(path);
+    box.identify({.guard_pid = 11, .child_pid = 12});
+    for (int i = 0; i < 700; ++i) box.sample({.time = static_cast<double>(i)});
+    box.tail(std::string(100000, 'a'));
+    box.tail("last words");
+    box.note("forecast");
+    box.end("goodbye");
+  }
+  const auto content = read_black_box(path);
+  ASSERT_TRUE(content.has_value());
+  EXPECT_TRUE(content->ended);
+  EXPECT_EQ(content->ending, "goodbye");
+  ASSERT_EQ(content->samples.size(), 600u);
+  EXPECT_EQ(content->samples.front().time, 100);
+  EXPECT_EQ(content->samples.back().time, 699);
+  EXPECT_EQ(content->tail.size(), 65536u);
+  EXPECT_TRUE(content->tail.ends_with("alast words"));
+  EXPECT_EQ(content->notes, "forecast\n");
+  ::unlink(path.c_str());
+}
+
+TEST(BlackBox, SurvivesKillNineOfItsWriter) {
+  const std::string path = scratch("killed");
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    BlackBox box(path);
+    box.identify({.guard_pid = 11});
+    box.sample({.time = 5});
+    box.tail("dying");
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(pid, nullptr, 0);
+  const auto content = read_black_box(path);
+  ASSERT_TRUE(content.has_value());
+  EXPECT_FALSE(content->ended);
+  EXPECT_EQ(content->samples.size(), 1u);
+  EXPECT_EQ(content->tail, "dying");
+  EXPECT_FALSE(black_box_is_live(path));
+  ::unlink(path.c_str());
+}
+
+TEST(BlackBox, TwoGuardsCannotShareOne) {
+  const std::string path = scratch("shared");
+  BlackBox box(path);
+  EXPECT_TRUE(black_box_is_live(path));
+  EXPECT_THROW(BlackBox{path}, SystemError);
+  ::unlink(path.c_str());
+}
+
+TEST(BlackBox, ReaderSurvivesGarbage) {
+  const std::string path = scratch("garbage");
+  std::ofstream(path) << std::string(200000, '\xff');
+  EXPECT_FALSE(read_black_box(path).has_value());
+  std::ofstream(path) << "SBLKBOX1 short";
+  EXPECT_FALSE(read_black_box(path).has_value());
+  ::unlink(path.c_str());
+}
+
+TEST(RunDirectory, NamesAreSafeAndFresh) {
+  const std::string parent = scratch("runs");
+  const std::string path = fresh_run_directory(parent, "../my model");
+  EXPECT_EQ(path.find("/run.._my_model-"), parent.size());
+  EXPECT_TRUE(list_runs(parent).empty());
+}
+
+}  // namespace
+}  // namespace surefit
