@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command-line words to things: models, data, optimizers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "surefit/data.hpp"
+#include "surefit/model.hpp"
+
+namespace surefit {
+
+// "adam", "adamw:learning_rate=1e-3,weight_decay=0.01".
+struct NamedArguments {
+  std::string name;
+  ConfigMap arguments;
+};
+NamedArguments parse_named(const std::string& text, const std::string& what);
+
+Shape parse_input_shape(const std::string& text);  // "32x32x3"
+
+// A zoo name or a .json file.
+Model make_model(const std::string& model, const std::string& input, std::int64_t classes);
+
+enum class DataSplit { kTrain, kTest };
+// fashion-mnist, idx:DIR, npz:FILE, synthetic:HxWxC,CLASSES,COUNT. Samples of (picture, label).
+Dataset open_data(const std::string& data, DataSplit split);
+
+// The cross-entropy (or error) that fits the model's output and the labels.
+Loss default_loss(const Model& model, const Dataset& samples);
+
+}  // namespace surefit

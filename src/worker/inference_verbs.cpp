@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "base/env.hpp"
+#include "interop/npy.hpp"
+#include "worker/options.hpp"
+#include "worker/verbs.hpp"
+
+#include "train/model_impl.hpp"
+#include "train/trainer.hpp"
+
+namespace surefit::worker {
+namespace {
+
+struct InferenceOptions {
+  ModelOptions model;
+  DataOptions data;
+  std::string weights;
+  bool json = false;
+
+  void add_to(CLI::App& app) {
+    model.add_to(app);
+    data.add_to(app, false);
+    app.add_option("--weights", weights, "trained weights, safetensors")->required();
+    app.add_flag("--json", json, "one JSON object per line on stdout");
+  }
+  Model load() const {
+    Model loaded = model.make();
+    loaded.load_weights(weights);
+    return loaded;
+  }
+  Dataset batches() const {
+    if (data.batch_size < 1) throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", data.batch_size));
+    return open_data(data.data, DataSplit::kTest).batch(static_cast<std::uint64_t>(data.batch_size));
+  }
+  FitOptions fit() const { return {.batch_size = data.batch_size, .threads = data.threads}; }
+};
+
+}  // namespace
+
+int evaluate_verb(const Arguments& arguments) {
+  CLI::App app("Measures a trained model on data (the test split where there is one).", "surefit evaluate");
+  InferenceOptions options;
+  options.add_to(app);
+  std::string loss;
+  app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
+  app.footer("\nExample:\n  surefit evaluate --model seed_cnn --weights w.safetensors --data fashion-mnist\n");
+  if (const auto code = parse(app, arguments)) return *code;
+  Model model = options.load();
+  CompileOptions compile{.loss = default_loss(model, open_data(options.data.data, DataSplit::kTest))};
+  if (!loss.empty()) {
+    const NamedArguments named = parse_named(loss, "--loss");
+    compile.loss = Loss::from_config(named.name, named.arguments);
+  }
+  if (compile.loss.name().find("crossentropy") != std::string::npos) compile.metrics.emplace_back("accuracy");
+  model.compile(std::move(compile));
+  const Logs logs = model.evaluate(options.batches(), options.fit());
+  std::string text;
+  for (const auto& [name, value] : logs) {
+    text += options.json ? fmt::format(",\"{}\":{}", name, value) : fmt::format("{}{}: {:.6f}", text.empty() ? "" : " - ", name, value);
+  }
+  options.json ? fmt::print("{{\"event\":\"end\"{}}}\n", text) : fmt::print("{}\n", text);
+  return 0;
+}
+
+int predict_verb(const Arguments& arguments) {
+  CLI::App app("Runs a trained model and writes its outputs.", "surefit predict");
+  InferenceOptions options;
+  options.add_to(app);
+  std::string out;
+  app.add_option("--out", out, "npz file for the predictions (array 'predictions'); without it they are printed");
+  app.footer("\nExample:\n  surefit predict --model seed_cnn --weights w.safetensors --data fashion-mnist --out p.npz\n");
+  if (const auto code = parse(app, arguments)) return *code;
+  Model model = options.load();
+  const Tensor predictions = predict_model(model.impl(), options.batches(), options.fit());
+  if (!out.empty()) {
+    write_npz(Env::posix(), out, {{"predictions", predictions}});
+    fmt::print("wrote {} predictions of shape {} to {}\n", predictions.shape()[0],
+               predictions.shape().drop_front().to_string(), out);
+    return 0;
+  }
+  const std::size_t width = predictions.count() / static_cast<std::size_t>(std::max<std::int64_t>(1, predictions.shape()[0]));
+  const auto values = predictions.values<float>();
+  for (std::size_t n = 0; n * width < values.size(); ++n) {
+    std::string row;
+    for (std::size_t i = 0; i < width; ++i) row += fmt::format("{}{:.6g}", i == 0 ? "" : " ", values[n * width + i]);
+    fmt::print("{}\n", row);
+  }
+  return 0;
+}
+
+}  // namespace surefit::worker

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// surefit-train: every verb that needs the engine. Started by the front `surefit`.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "surefit/error.hpp"
+#include "worker/verbs.hpp"
+
+namespace {
+
+int dispatch(int count, char** words) {
+  namespace worker = surefit::worker;
+  const std::string verb = count > 1 ? words[1] : "";
+  const worker::Arguments arguments(words + (count > 1 ? 2 : 1), words + count);
+  if (verb == "train") return worker::train_verb(arguments);
+  if (verb == "evaluate") return worker::evaluate_verb(arguments);
+  if (verb == "predict") return worker::predict_verb(arguments);
+  if (verb == "summary") return worker::summary_verb(arguments);
+  if (verb == "model") return worker::model_verb(arguments);
+  throw surefit::ConfigError(fmt::format("[surefit] unknown verb '{}'; see surefit --help", verb));
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    return dispatch(count, words);
+  } catch (const surefit::Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return static_cast<int>(error.exit_code());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: [memory] the system refused an allocation; close other programs or use a smaller model\n");
+    return static_cast<int>(surefit::ExitCode::kSystem);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: [internal] {}; please report this\n", error.what());
+    return static_cast<int>(surefit::ExitCode::kInternal);
+  }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/clock.hpp"
+#include "base/units.hpp"
+#include "worker/options.hpp"
+#include "worker/progress.hpp"
+#include "worker/verbs.hpp"
+
+namespace surefit::worker {
+namespace {
+
+constexpr const char* kExample = R"(
+Example:
+  surefit train --model seed_cnn --data fashion-mnist --validation fashion-mnist --epochs 3 --save w.safetensors
+)";
+
+struct TrainOptions {
+  ModelOptions model;
+  DataOptions data;
+  std::string optimizer = "adam", loss, init, save, run;
+  std::vector<std::string> metrics = {"accuracy"};
+  std::int64_t epochs = 1, steps = 0, group = 0;
+  std::uint64_t seed = 0;
+  bool no_shuffle = false, check_numerics = false, json = false, quiet = false;
+
+  void add_to(CLI::App& app) {
+    model.add_to(app);
+    data.add_to(app, true);
+    app.add_option("--epochs", epochs, "passes over the data")->capture_default_str();
+    app.add_option("--optimizer", optimizer, "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9")
+        ->capture_default_str();
+    app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
+    app.add_option("--metrics", metrics, "comma separated")->delimiter(',')->capture_default_str();
+    app.add_option("--seed", seed, "of initial weights, shuffling and dropout")->capture_default_str();
+    app.add_option("--steps", steps, "stop after this many steps over all epochs");
+    app.add_option("--group", group, "samples in flight at once; never changes a bit (default: planned)");
+    app.add_flag("--no-shuffle", no_shuffle, "take the data in order");
+    app.add_option("--init", init, "initial weights, safetensors");
+    app.add_option("--save", save, "where to write the trained weights, safetensors");
+    app.add_option("--run", run, "directory of the run");
+    app.add_flag("--check-numerics", check_numerics, "look for NaN and Inf behind every node (slow)");
+    app.add_flag("--json", json, "one JSON object per line on stdout");
+    app.add_flag("--quiet", quiet, "no progress");
+  }
+};
+
+Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffle) {
+  Dataset data = samples;
+  if (shuffle) data = data.shuffle(data.cardinality().value_or(10000));
+  return data.batch(static_cast<std::uint64_t>(options.data.batch_size));
+}
+
+void print_result(const History& history, const TrainOptions& options, double seconds) {
+  if (options.json) {
+    fmt::print("{{\"event\":\"end\",\"time\":{:.3f},\"epochs\":{}", wall_seconds(), history.epochs.size());
+    if (!history.epochs.empty()) {
+      for (std::size_t i = 0; i < history.names.size(); ++i) {
+        fmt::print(",\"{}\":{}", history.names[i], history.epochs.back()[i]);
+      }
+    }
+    fmt::print("}}\n");
+    return;
+  }
+  std::string text = fmt::format("trained {} epochs in {}", history.epochs.size(), format_duration(seconds));
+  for (std::size_t i = 0; i < history.names.size(); ++i) {
+    text += fmt::format(" - {}: {:.4f}", history.names[i], history.epochs.back()[i]);
+  }
+  fmt::print("{}\n", text);
+  if (!options.save.empty()) fmt::print("saved {}\n", options.save);
+}
+
+}  // namespace
+
+int train_verb(const Arguments& arguments) {
+  CLI::App app("Trains a model.", "surefit train");
+  TrainOptions options;
+  options.add_to(app);
+  app.footer(kExample);
+  if (const auto code = parse(app, arguments)) return *code;
+  if (options.data.batch_size < 1) {
+    throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", options.data.batch_size));
+  }
+
+  Model model = options.model.make();
+  const Dataset samples = open_data(options.data.data, DataSplit::kTrain);
+  const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
+  CompileOptions compile{.optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
+                         .loss = default_loss(model, samples)};
+  if (!options.loss.empty()) {
+    const NamedArguments loss = parse_named(options.loss, "--loss");
+    compile.loss = Loss::from_config(loss.name, loss.arguments);
+  }
+  for (const std::string& metric : options.metrics) {
+    const bool classes = compile.loss.name().find("crossentropy") != std::string::npos;
+    if (metric.empty() || metric == "none" || (metric == "accuracy" && !classes)) continue;
+    compile.metrics.emplace_back(metric);
+  }
+  model.compile(std::move(compile));
+  model.initialize(options.seed);
+  if (!options.init.empty()) model.load_weights(options.init);
+
+  FitOptions fit;
+  fit.batch_size = options.data.batch_size;
+  fit.epochs = options.epochs;
+  fit.seed = options.seed;
+  fit.threads = options.data.threads;
+  fit.max_steps = options.steps;
+  fit.group = options.group;
+  fit.check_numerics = options.check_numerics;
+  if (!options.data.validation.empty()) {
+    fit.validation_data = batches(open_data(options.data.validation, DataSplit::kTest), options, false);
+  }
+  const auto progress = make_progress(options.json    ? ProgressStyle::kJson
+                                      : options.quiet ? ProgressStyle::kQuiet
+                                                      : ProgressStyle::kAuto);
+  fit.callbacks.push_back(progress.get());
+  const double started = monotonic_seconds();
+  const History history = model.fit(batches(samples, options, !options.no_shuffle), fit);
+  if (!options.save.empty()) model.save_weights(options.save);
+  print_result(history, options, monotonic_seconds() - started);
+  return 0;
+}
+
+}  // namespace surefit::worker
