@@ -77,17 +77,21 @@ class Planner {
       plan_.segments.push_back({0, count, options_.batch});
       return;
     }
-    std::unordered_set<ValueId> incomplete;  // sums of the current segment, and what follows from them
+    std::unordered_set<ValueId> incomplete;  // sums of the current segment
+    bool looped = false;
     int begin = 0;
     for (int i = 0; i < count; ++i) {
       const Node& node = graph_.node(order_[static_cast<std::size_t>(i)]);
       const bool waits = std::any_of(node.inputs.begin(), node.inputs.end(),
                                      [&](ValueId id) { return incomplete.contains(graph_.root(id)); });
-      if (waits) {
+      // A later group would see the parameter after its update.
+      if (waits || (looped && !node.op->pure())) {
         close_segment(begin, i, group);
         begin = i;
         incomplete.clear();
+        looped = false;
       }
+      looped = looped || traits(node.id).role != BatchRole::kBatchFree;
       if (traits(node.id).role == BatchRole::kReduction) {
         for (const ValueId id : node.outputs) incomplete.insert(graph_.root(id));
       }
