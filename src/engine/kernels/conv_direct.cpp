@@ -24,11 +24,11 @@ struct Sweep : SweepShape {
 
 // R pixels of B output blocks.
 template <int R, int B>
-SUREFIT_INLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_block,
-                         const TapList& list, int in_blocks, const float* w,
-                         std::ptrdiff_t w_in_block, std::ptrdiff_t w_out_block, const float* bias,
-                         float* dst, std::ptrdiff_t dst_pixel, std::ptrdiff_t dst_block,
-                         bool rectify) {
+SUREFIT_NOINLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_block,
+                           const TapList& list, int in_blocks, const float* w,
+                           std::ptrdiff_t w_in_block, std::ptrdiff_t w_out_block, const float* bias,
+                           float* dst, std::ptrdiff_t dst_pixel, std::ptrdiff_t dst_block,
+                           bool rectify) {
   V8 acc[R][B];
   unroll<B>([&](auto b) SUREFIT_LAMBDA {
     const V8 start = bias != nullptr ? load(bias + b * 8) : V8{};
@@ -38,7 +38,7 @@ SUREFIT_INLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_
     for (int t = 0; t < list.count; ++t) {
       const float* xp = x + list.taps[t].src;
       const float* wp = w + std::ptrdiff_t(list.taps[t].index) * 64;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int i = 0; i < 8; ++i) {
         V8 wv[B];
         unroll<B>([&](auto b)
@@ -135,9 +135,9 @@ void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, f
   const auto band = [&](int ob) {
     return direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
   };
-  for (int ob = ob_begin; ob < ob_end;) {
-    const bool two = ob + 1 < ob_end && band(ob) == band(ob + 1);
-    for (int n = samples.begin; n < samples.end; ++n) {
+  for (int n = samples.begin; n < samples.end; ++n) {
+    for (int ob = ob_begin; ob < ob_end;) {
+      const bool two = ob + 1 < ob_end && band(ob) == band(ob + 1);
       for (int row = row_begin; row < row_end; ++row) {
         for (int c = 0; c < at_most(v.classes, v.out_w); ++c) {
           const TapList list = taps_of(v, row, c, own);
@@ -151,8 +151,8 @@ void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, f
           }
         }
       }
+      ob += two ? 2 : 1;
     }
-    ob += two ? 2 : 1;
   }
 }
 

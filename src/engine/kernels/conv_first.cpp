@@ -27,9 +27,9 @@ Taps taps_of(const ConvShape& s, int staged_row) {
 
 // R neighbouring pixels of B channel blocks.
 template <int R, int B>
-SUREFIT_INLINE void forward_tile(const float* x, std::ptrdiff_t pixel_stride, const Taps& taps,
-                                 const float* w, std::ptrdiff_t w_block, const float* bias,
-                                 float* dst, std::ptrdiff_t dst_block, bool rectify) {
+SUREFIT_NOINLINE void forward_tile(const float* x, std::ptrdiff_t pixel_stride, const Taps& taps,
+                                   const float* w, std::ptrdiff_t w_block, const float* bias,
+                                   float* dst, std::ptrdiff_t dst_block, bool rectify) {
   V8 acc[R][B];
   unroll<B>([&](auto b) SUREFIT_LAMBDA {
     const V8 start = load(bias + b * 8);
@@ -102,9 +102,9 @@ void forward(const ConvForward& a, Samples samples, int block, float* scratch) {
 // T neighbouring taps of B channel blocks, summed over the pixels of a chunk of rows, then added to
 // diff_weights.
 template <int B, int T>
-SUREFIT_INLINE void weights_tile(const float* x, std::ptrdiff_t pixel_stride, std::ptrdiff_t x_row,
-                                 const float* dy, std::ptrdiff_t dy_block, int rows, int ow,
-                                 float* dw, std::ptrdiff_t dw_block) {
+SUREFIT_NOINLINE void weights_tile(const float* x, std::ptrdiff_t pixel_stride,
+                                   std::ptrdiff_t x_row, const float* dy, std::ptrdiff_t dy_block,
+                                   int rows, int ow, float* dw, std::ptrdiff_t dw_block) {
   V8 acc[B][T];
   unroll<B>([&](auto b)
                 SUREFIT_LAMBDA { unroll<T>([&](auto t) SUREFIT_LAMBDA { acc[b][t] = V8{}; }); });

@@ -189,7 +189,7 @@ struct PooledRows {
 // gradient, so one permute fetches its input per channel and one FMA does the work of four.
 template <int T, bool WithBias>
 SUREFIT_INLINE void weights_tile(const float* const* tap, const PooledRows& in, float* dw,
-                                 float* db) {
+                                   float* db) {
   V8 acc[T];
   V8 sum{};
   const float* q[T];

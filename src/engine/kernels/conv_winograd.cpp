@@ -71,16 +71,15 @@ struct Tiles {
   }
 };
 
+// Channels outside, tiles inside: neighbouring tiles of one plane share their cache lines.
 void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t src_stride,
-                     const Tiles& tiles, int first, int count, float* v, std::ptrdiff_t element) {
+                     const Tile* tiles, int count, float* v, std::ptrdiff_t element) {
   const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
   const int pitch = winograd_pitch(p.ci8);
-  for (int t = 0; t < count; ++t) {
-    const Tile tile = tiles.at(first + t);
-    const float* x = src + tile.sample * src_stride;
-    for (int c = 0; c < p.ci8 / 8; ++c) {
-      const Window<6> window(x + c * plane, p.in_h, p.in_w, tile.row - p.pad_top,
-                             tile.column - p.pad_left);
+  for (int c = 0; c < p.ci8 / 8; ++c) {
+    for (int t = 0; t < count; ++t) {
+      const Window<6> window(src + tiles[t].sample * src_stride + c * plane, p.in_h, p.in_w,
+                             tiles[t].row - p.pad_top, tiles[t].column - p.pad_left);
       V8 columns[6][6];
       for (int j = 0; j < 6; ++j) {
         const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
@@ -102,7 +101,7 @@ void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t sr
 // R rows by 16 columns over k input channels in order.
 template <int R>
 SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const float* b, int k,
-                                 float* c) {
+                                   float* c) {
   V8 acc[R][2];
   unroll<R>([&](auto r) SUREFIT_LAMBDA {
     acc[r][0] = V8{};
@@ -135,11 +134,10 @@ void product(const float* v, int pitch, int rows, const float* u, int k, float* 
 }
 
 void transform_output(const WinogradPlane& p, const WinogradPass& a, int out_block,
-                      const Tiles& tiles, int first, int count, const float* m,
-                      std::ptrdiff_t element) {
+                      const Tile* tiles, int count, const float* m, std::ptrdiff_t element) {
   const V8 bias = a.bias != nullptr ? load(a.bias + out_block * 8) : V8{};
   for (int t = 0; t < count; ++t) {
-    const Tile tile = tiles.at(first + t);
+    const Tile& tile = tiles[t];
     V8 columns[4][6];
     for (int j = 0; j < 6; ++j) {
       const float* at = m + j * element + std::ptrdiff_t(t) * 16;
@@ -180,7 +178,9 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
   for (int piece = 0; piece < pieces; ++piece) {
     const int first = part_begin(total, pieces, piece);
     const int count = part_begin(total, pieces, piece + 1) - first;
-    transform_input(p, a.src, a.src_stride, tiles, first, count, v, v_element);
+    Tile positions[kWinogradMostTiles];
+    for (int t = 0; t < count; ++t) positions[t] = tiles.at(first + t);
+    transform_input(p, a.src, a.src_stride, positions, count, v, v_element);
     const int most = winograd_batch(p.ci8);
     for (int from = a.group_begin; from < a.group_end; from += most) {
       const int batch = at_most(a.group_end - from, most);
@@ -193,7 +193,7 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
       for (int i = 0; i < batch * 2; ++i) {
         const int out_block = from * 2 + i;
         if (out_block * 8 >= p.co8) break;
-        transform_output(p, a, out_block, tiles, first, count,
+        transform_output(p, a, out_block, positions, count,
                          m + i / 2 * 36 * m_element + i % 2 * 8, m_element);
       }
     }
