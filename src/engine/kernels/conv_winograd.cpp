@@ -71,28 +71,35 @@ struct Tiles {
   }
 };
 
-// Channels outside, tiles inside: neighbouring tiles of one plane share their cache lines.
+SUREFIT_INLINE void transform_window(const Window<6>& window, float* out,
+                                     std::ptrdiff_t element) {
+  V8 columns[6][6];
+  for (int j = 0; j < 6; ++j) {
+    const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
+                     window.at(3, j), window.at(4, j), window.at(5, j)};
+    V8 column[6];
+    input_all(d, column);
+    unroll<6>([&](auto i) SUREFIT_LAMBDA { columns[i][j] = column[i]; });
+  }
+  for (int i = 0; i < 6; ++i) {
+    V8 row[6];
+    input_all(columns[i], row);
+    unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * element, row[j]); });
+  }
+}
+
+// Channels outside, tiles inside: neighbouring tiles of one plane share their cache lines. Two planes at a time,
+// because their results share one.
 void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t src_stride,
                      const Tile* tiles, int count, float* v, std::ptrdiff_t element) {
   const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
   const int pitch = winograd_pitch(p.ci8);
-  for (int c = 0; c < p.ci8 / 8; ++c) {
+  for (int pair = 0; pair < p.ci8 / 8; pair += 2) {
     for (int t = 0; t < count; ++t) {
-      const Window<6> window(src + tiles[t].sample * src_stride + c * plane, p.in_h, p.in_w,
-                             tiles[t].row - p.pad_top, tiles[t].column - p.pad_left);
-      V8 columns[6][6];
-      for (int j = 0; j < 6; ++j) {
-        const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
-                         window.at(3, j), window.at(4, j), window.at(5, j)};
-        V8 out[6];
-        input_all(d, out);
-        unroll<6>([&](auto i) SUREFIT_LAMBDA { columns[i][j] = out[i]; });
-      }
-      float* out = v + std::ptrdiff_t(t) * pitch + c * 8;
-      for (int i = 0; i < 6; ++i) {
-        V8 row[6];
-        input_all(columns[i], row);
-        unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * element, row[j]); });
+      for (int c = pair; c < at_most(pair + 2, p.ci8 / 8); ++c) {
+        const Window<6> window(src + tiles[t].sample * src_stride + c * plane, p.in_h, p.in_w,
+                               tiles[t].row - p.pad_top, tiles[t].column - p.pad_left);
+        transform_window(window, v + std::ptrdiff_t(t) * pitch + c * 8, element);
       }
     }
   }
