@@ -29,7 +29,7 @@ SUREFIT_INLINE void finish(const V8 (&acc)[kPixels], const Output& out) {
 
 // Any taps: one load per multiply-add.
 SUREFIT_INLINE void tap_tile(const float* x, std::ptrdiff_t pixel, const TapList& list,
-                               const float* w, const Output& out) {
+                             const float* w, const Output& out) {
   V8 acc[kPixels];
   unroll<kPixels>([&](auto r) SUREFIT_LAMBDA { acc[r] = out.bias; });
   for (int t = 0; t < list.count; ++t) {
@@ -44,7 +44,7 @@ SUREFIT_INLINE void tap_tile(const float* x, std::ptrdiff_t pixel, const TapList
 // kernel is mirrored.
 template <int K, int S>
 SUREFIT_INLINE void row_tile(const float* x, std::ptrdiff_t x_row, int rows, const float* w,
-                               std::ptrdiff_t w_step, const Output& out) {
+                             std::ptrdiff_t w_step, const Output& out) {
   V8 acc[kPixels];
   unroll<kPixels>([&](auto r) SUREFIT_LAMBDA { acc[r] = out.bias; });
   for (int kh = 0; kh < rows; ++kh, x += x_row, w += K * w_step) {
@@ -194,7 +194,7 @@ constexpr int kTaps = 9;
 // T taps over a chunk of output rows whose padded input is staged.
 template <int T>
 SUREFIT_INLINE void weights_tile(const ConvShape& s, const float* const* tap, const float* dy,
-                                   int rows, float* dw) {
+                                 int rows, float* dw) {
   V8 acc[T];
   const float* x[T];
   unroll<T>([&](auto t) SUREFIT_LAMBDA {

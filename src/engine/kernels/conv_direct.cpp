@@ -22,8 +22,8 @@ struct Sweep : SweepShape {
   bool rectify;
 };
 
-// A range of the band's input blocks. Sums go on in dst from one range to the next, so ranges leave no trace in the
-// bits; they keep the weights of a tile in cache.
+// A range of the band's input blocks. Sums go on in dst from one range to the next, so ranges leave
+// no trace in the bits; they keep the weights of a tile in cache.
 struct Range {
   int begin, end;
   bool first, last;
@@ -90,8 +90,8 @@ TapList stage(const Sweep& v, const TapList& list, const Range& range, const flo
 
 // Pixels [begin, end) of one row and column class for B output blocks.
 template <int B>
-void row_tiles(const Sweep& v, const TapList& list, const Range& range, int ob, int sample, int row, int column_class,
-               int begin, int end, SweepTap* staged_taps, float* staged) {
+void row_tiles(const Sweep& v, const TapList& list, const Range& range, int ob, int sample, int row,
+               int column_class, int begin, int end, SweepTap* staged_taps, float* staged) {
   constexpr int kPixels = B == 1 ? kDirectPixels : B == 2 ? 6 : 4;
   const int first_in = direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;

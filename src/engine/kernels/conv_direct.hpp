@@ -5,7 +5,7 @@
 // Forward sums bias + (input block, kh, kw, channel); backward-data likewise over output channels.
 //
 // Weights with groups: output block ob sees only the input blocks of its groups, a band of
-// direct_band().width blocks from direct_band_first() on: [OC8/8][width][KH][KW][8 in][8 out], zero
+// direct_band_width() blocks from direct_band_first() on: [OC8/8][width][KH][KW][8 in][8 out], zero
 // where input and output channel belong to different groups. With groups = 1 this is the plain
 // layout. Backward-data reads the weights turned round by `reverse_weights`:
 // [IC8/8][width'][KH][KW][8 out][8 in].

@@ -71,8 +71,7 @@ struct Tiles {
   }
 };
 
-SUREFIT_INLINE void transform_window(const Window<6>& window, float* out,
-                                     std::ptrdiff_t element) {
+SUREFIT_INLINE void transform_window(const Window<6>& window, float* out, std::ptrdiff_t element) {
   V8 columns[6][6];
   for (int j = 0; j < 6; ++j) {
     const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
@@ -88,8 +87,8 @@ SUREFIT_INLINE void transform_window(const Window<6>& window, float* out,
   }
 }
 
-// Channels outside, tiles inside: neighbouring tiles of one plane share their cache lines. Two planes at a time,
-// because their results share one.
+// Channels outside, tiles inside: neighbouring tiles of one plane share their cache lines. Two
+// planes at a time, because their results share one.
 void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t src_stride,
                      const Tile* tiles, int count, float* v, std::ptrdiff_t element) {
   const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
@@ -108,7 +107,7 @@ void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t sr
 // R rows by 16 columns over k input channels in order.
 template <int R>
 SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const float* b, int k,
-                                   float* c) {
+                                 float* c) {
   V8 acc[R][2];
   unroll<R>([&](auto r) SUREFIT_LAMBDA {
     acc[r][0] = V8{};
@@ -200,8 +199,8 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
       for (int i = 0; i < batch * 2; ++i) {
         const int out_block = from * 2 + i;
         if (out_block * 8 >= p.co8) break;
-        transform_output(p, a, out_block, positions, count,
-                         m + i / 2 * 36 * m_element + i % 2 * 8, m_element);
+        transform_output(p, a, out_block, positions, count, m + i / 2 * 36 * m_element + i % 2 * 8,
+                         m_element);
       }
     }
   }
