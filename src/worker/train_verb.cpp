@@ -24,6 +24,7 @@ struct TrainOptions {
   std::vector<std::string> metrics = {"accuracy"};
   std::int64_t epochs = 1, steps = 0, group = 0;
   std::uint64_t seed = 0;
+  bool winograd = false, exact_conv = false, onednn = false;
   bool no_shuffle = false, check_numerics = false, json = false, quiet = false;
 
   void add_to(CLI::App& app) {
@@ -37,6 +38,9 @@ struct TrainOptions {
     app.add_option("--seed", seed, "of initial weights, shuffling and dropout")->capture_default_str();
     app.add_option("--steps", steps, "stop after this many steps over all epochs");
     app.add_option("--group", group, "samples in flight at once; never changes a bit (default: planned)");
+    auto* fast = app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd: faster, slightly larger rounding");
+    app.add_flag("--exact-conv", exact_conv, "convolutions by their definition (the default so far)")->excludes(fast);
+    app.add_flag("--onednn", onednn, "convolutions behind the first by oneDNN");
     app.add_flag("--no-shuffle", no_shuffle, "take the data in order");
     app.add_option("--init", init, "initial weights, safetensors");
     app.add_option("--save", save, "where to write the trained weights, safetensors");
@@ -109,6 +113,8 @@ int train_verb(const Arguments& arguments) {
   fit.threads = options.data.threads;
   fit.max_steps = options.steps;
   fit.group = options.group;
+  fit.winograd = options.winograd;
+  fit.onednn = options.onednn;
   fit.check_numerics = options.check_numerics;
   if (!options.data.validation.empty()) {
     fit.validation_data = batches(open_data(options.data.validation, DataSplit::kTest), options, false);
