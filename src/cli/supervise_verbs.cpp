@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include <nlohmann/json.hpp>
 
 #include "base/units.hpp"
 #include "cli/parse.hpp"
 #include "cli/verbs.hpp"
+#include "guard/doctor.hpp"
 #include "guard/supervisor.hpp"
 
 namespace surefit::cli {
@@ -50,6 +59,43 @@ int run_verb(const Arguments& arguments) {
   const bool wants_restart = !options.on_oom.empty() || options.restart_before_leak_s > 0;
   if (wants_restart && options.max_restarts == 0) options.max_restarts = 3;
   return guard::supervise(options);
+}
+
+int watch_verb(const Arguments& arguments) {
+  CLI::App app("surefit watch [options] PID\nWatches a process that somebody else started, and tells what killed it where the kernel's records do.", "surefit watch");
+  guard::WatchOptions options;
+  std::string max_time;
+  app.add_option("pid", options.pid, "Process to watch")->required()->check(CLI::PositiveNumber)->type_name("PID");
+  app.add_option("--max-time", max_time, "Stop watching after this time")->type_name("TIME");
+  app.add_option("--report", options.report_html, "Write a page with the curves here")->type_name("FILE.html");
+  app.footer("example:\n  surefit watch $(pgrep -n python3)");
+  if (const auto done = parse(app, arguments)) return *done;
+  if (!max_time.empty()) options.max_time_s = parse_duration(max_time, "--max-time");
+  return guard::watch(options);
+}
+
+int doctor_verb(const Arguments& arguments) {
+  CLI::App app("surefit doctor [options]\nChecks this machine before a long run, in a few seconds. Exit status 0, or 4 where a check failed.", "surefit doctor");
+  guard::DoctorOptions options;
+  bool as_json = false;
+  app.add_flag("--json", as_json, "One JSON object per line");
+  app.add_option("--directory", options.directory, "Where the run will write (.)")->type_name("DIR");
+  app.add_option("--memory-share", options.memory_share, "Share of the available memory to test with patterns (0.125, at most 2 GiB)")->check(CLI::Range(0.0, 0.9))->type_name("SHARE");
+  app.footer("example:\n  surefit doctor --directory /data/checkpoints");
+  if (const auto done = parse(app, arguments)) return *done;
+  const bool color = ::isatty(1) == 1 && std::getenv("NO_COLOR") == nullptr;
+  const guard::Health worst = guard::examine(options, [&](const guard::Check& check) {
+    if (as_json) {
+      const nlohmann::ordered_json json{{"event", "check"}, {"name", check.name}, {"health", guard::health_name(check.health)}, {"found", check.found}, {"advice", check.advice}};
+      fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    } else {
+      constexpr std::array<const char*, 4> kColors{"\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m"};
+      fmt::print("{}{:<9}{}  {:<17}  {}\n", color ? kColors[static_cast<std::size_t>(check.health)] : "", guard::health_name(check.health), color ? "\x1b[0m" : "", check.name, check.found);
+      if (!check.advice.empty()) fmt::print("{:<9}  {:<17}  -> {}\n", "", "", check.advice);
+    }
+    std::fflush(stdout);
+  });
+  return worst == guard::Health::kFail ? static_cast<int>(ExitCode::kSystem) : 0;
 }
 
 }  // namespace surefit::cli

@@ -310,7 +310,7 @@ class Attempt {
       }
       if (pid == pid_ && !dead_) {
         Evidence& e = sampler_->evidence();
-        e.exit = {info.si_code != CLD_EXITED, info.si_status, info.si_code == CLD_DUMPED};
+        e.exit = {.signaled = info.si_code != CLD_EXITED, .number = info.si_status, .core = info.si_code == CLD_DUMPED};
         dead_ = true;
         sampler_->finish();
       }

@@ -20,6 +20,7 @@ struct Exit {
   bool signaled = false;
   int number = 0;  // status or signal
   bool core = false;
+  bool known = true;  // a watcher is not told
 };
 
 // A memory group at the start and at the end of the attempt.
@@ -46,6 +47,7 @@ struct DiskState {
   std::string path;
   std::uint64_t total = 0, free = 0, inodes = 0, free_inodes = 0;
   std::uint64_t least_free = ~std::uint64_t{0};
+  std::uint64_t first_free = 0;  // when the attempt began
   bool full() const { return total > 0 && (free < total / 100 || least_free < total / 100) && least_free < (64u << 20); }
   bool out_of_inodes() const { return inodes > 0 && free_inodes == 0; }
 };
@@ -78,6 +80,7 @@ struct Evidence {
   bool own_trainer = false;
   Exit exit;
   double elapsed_s = 0;
+  double cpu_seconds = 0;  // of the main process
   int attempt = 1;
   std::map<std::string, std::string> environment;  // only what rules look at (SLURM_*, KAGGLE_*)
 

@@ -28,6 +28,16 @@ std::vector<Point> thinned(std::span<const Point> points, std::size_t count) {
 
 double bytes(const Point& point) { return static_cast<double>(point.bytes); }
 
+// A leak walks into new territory; a wave comes back to where it was.
+bool above_all_before(std::span<const Point> before, std::span<const Point> window) {
+  const auto lower = [](const Point& a, const Point& b) { return a.bytes < b.bytes; };
+  if (before.empty()) return true;
+  const auto highest = std::max_element(before.begin(), before.end(), lower);
+  const auto latest = window.last(std::max<std::size_t>(1, window.size() / 4));
+  const auto lowest = std::min_element(latest.begin(), latest.end(), lower);
+  return lowest->bytes > highest->bytes;
+}
+
 }  // namespace
 
 void History::add(double time, std::uint64_t value) {
@@ -49,7 +59,7 @@ void History::add(double time, std::uint64_t value) {
 
 Slope theil_sen(std::span<const Point> all) {
   Slope result;
-  const std::vector<Point> points = thinned(all, 120);
+  const std::vector<Point> points = thinned(all, 80);
   const std::size_t n = points.size();
   if (n < 3) return result;
   static thread_local std::vector<double> slopes;
@@ -88,8 +98,9 @@ std::optional<Forecast> forecast(std::span<const Point> points, std::uint64_t he
     if (seconds < kLeastSeconds) break;
     const Slope whole = theil_sen(window);
     const double growth = whole.bytes_per_second * seconds;
-    // Six times the noise: with correlated noise (a slow wave) the Mann-Kendall figure alone cries wolf.
-    if (whole.z < 5 || growth < std::max(kLeastGrowth, 6 * whole.residual)) continue;
+    // Twelve times the noise: with correlated noise (a slow wave) the Mann-Kendall figure alone cries wolf.
+    if (whole.z < 5 || growth < std::max(kLeastGrowth, 12 * whole.residual)) continue;
+    if (!above_all_before(points.first(points.size() - window.size()), window)) continue;
     const Slope first = theil_sen(window.first(window.size() / 2));
     const Slope second = theil_sen(window.last(window.size() / 2));
     const bool steady = first.bytes_per_second > 0.4 * whole.bytes_per_second &&

@@ -48,7 +48,7 @@ std::string cpuinfo_line(const char* key) {
   const std::size_t colon = text.find(':', at);
   if (colon == std::string::npos) return {};
   const std::size_t begin = std::min(text.size(), colon + 2);
-  return text.substr(begin, text.find('\n', at) - begin);
+  return text.substr(begin, text.find('\n', begin) - begin);
 }
 }  // namespace
 
@@ -91,6 +91,7 @@ bool read_disk(DiskState& disk) {
   disk.free = std::uint64_t{status.f_bavail} * status.f_frsize;
   disk.inodes = status.f_files;
   disk.free_inodes = status.f_favail;
+  if (disk.least_free == ~std::uint64_t{0}) disk.first_free = disk.free;
   disk.least_free = std::min(disk.least_free, disk.free);
   return true;
 }

@@ -50,7 +50,9 @@ void Notices::look(Sampler& sampler) {
 
 void Notices::look_at_memory(const Sampler& sampler) {
   const auto coming = sampler.forecast_now();
-  if (!coming) return;
+  // Three looks in a row: a wave that only looked like a leak for a moment is not worth a line.
+  steady_looks_ = coming ? steady_looks_ + 1 : 0;
+  if (steady_looks_ < 3) return;
   // Far away is no news; then again at a quarter of the time told last.
   if (coming->seconds > 6 * 3600 || coming->seconds > told_seconds_ / 4) return;
   told_seconds_ = coming->seconds;

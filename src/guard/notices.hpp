@@ -35,6 +35,7 @@ class Notices {
   std::vector<std::string> told_;
   std::string line_;  // unfinished line of output
   double next_look_ = 0;
+  int steady_looks_ = 0;
   double told_seconds_ = 1e18;  // last forecast told
   std::uint64_t oom_kills_ = 0;
 };

@@ -23,6 +23,7 @@ std::string clock_text(double time) {
 
 std::string ending(const Evidence& e) {
   if (!e.exec_error.empty()) return "did not start";
+  if (!e.exit.known && !e.exit.signaled) return fmt::format("ended after {}", format_duration(e.elapsed_s));
   if (e.exit.signaled) return fmt::format("ended by {}{} after {}", signal_name(e.exit.number), e.exit.core ? " (core dumped)" : "", format_duration(e.elapsed_s));
   return fmt::format("exit status {} after {}", e.exit.number, format_duration(e.elapsed_s));
 }

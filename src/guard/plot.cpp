@@ -22,7 +22,7 @@ std::string utf8(unsigned code) {
 
 std::vector<std::string> plot_curve(const std::vector<Point>& points, std::uint64_t limit, int columns, int rows) {
   std::vector<std::string> lines;
-  if (points.size() < 2) return lines;
+  if (points.size() < 4) return lines;
   std::uint64_t top = 1;
   for (const Point& point : points) top = std::max(top, point.bytes);
   const bool show_limit = limit != kNoLimit && limit < 4 * top;
@@ -36,7 +36,6 @@ std::vector<std::string> plot_curve(const std::vector<Point>& points, std::uint6
   };
   const auto height_of = [&](double bytes) { return std::clamp(static_cast<int>(bytes / static_cast<double>(top) * (height - 1) + 0.5), 0, height - 1); };
   std::size_t at = 0;
-  int before = -1;
   for (int x = 0; x < width; ++x) {
     const double time = begin + span * x / (width - 1);
     while (at + 1 < points.size() && points[at + 1].time <= time) ++at;
@@ -44,8 +43,7 @@ std::vector<std::string> plot_curve(const std::vector<Point>& points, std::uint6
     const double part = points[next].time > points[at].time ? std::clamp((time - points[at].time) / (points[next].time - points[at].time), 0.0, 1.0) : 0;
     const double value = static_cast<double>(points[at].bytes) + part * (static_cast<double>(points[next].bytes) - static_cast<double>(points[at].bytes));
     const int y = height_of(value);
-    for (int fill = before < 0 ? y : std::min(before, y); fill <= (before < 0 ? y : std::max(before, y)); ++fill) set(x, fill);
-    before = y;
+    for (int fill = 0; fill <= y; ++fill) set(x, fill);
     if (show_limit && x % 4 < 2) set(x, height_of(static_cast<double>(limit)));
   }
   for (int row = 0; row < rows; ++row) {

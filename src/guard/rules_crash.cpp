@@ -33,7 +33,8 @@ std::optional<Finding> thread_limit(const Evidence& e) {
                                    "fork: Resource temporarily unavailable", "libgomp: Thread creation failed", "OMP: Error #34", "System.OutOfMemoryException: Insufficient memory to create thread"});
   const bool eagain = line_with(e.stderr_tail, "Resource temporarily unavailable").has_value();
   const bool refused = e.pids && e.pids->refused > 0;
-  if (!text && !(eagain && refused)) return std::nullopt;
+  const bool cxx = eagain && line_with(e.stderr_tail, "std::system_error").has_value();
+  if (!text && !cxx && !(eagain && refused)) return std::nullopt;
   const std::string quote = text ? *text : *line_with(e.stderr_tail, "Resource temporarily unavailable");
   if (quote.find("Operation not permitted") != std::string::npos) {
     return Finding{kProbable, quote, "an old container runtime blocks clone3: update docker/containerd or its seccomp profile"};
@@ -134,6 +135,11 @@ std::optional<Finding> shm_full(const Evidence& e) {
   if (fault(e, SIGBUS) && full) {
     return Finding{kCertain, fmt::format("SIGBUS; /dev/shm had {} of {} free", format_bytes(shm->least_free), format_bytes(shm->total)),
                    fmt::format("enlarge it (docker run --shm-size=2g, or mount -o remount,size=2g /dev/shm), or num_workers=0; now {}", format_bytes(shm->total))};
+  }
+  const bool filling = shm != nullptr && shm->least_free < shm->total * 4 / 10 && shm->least_free + (shm->total / 10) < shm->first_free;
+  if (fault(e, SIGBUS) && filling) {
+    return Finding{kProbable, fmt::format("SIGBUS; /dev/shm went from {} to {} free of {}", format_bytes(shm->first_free), format_bytes(shm->least_free), format_bytes(shm->total)),
+                   "it was being filled: enlarge it (docker run --shm-size=2g, or mount -o remount,size=2g /dev/shm), or num_workers=0"};
   }
   if (text && e.exit.number != 0) {
     return Finding{full ? kCertain : kProbable, *text + (shm == nullptr ? std::string() : fmt::format("; /dev/shm: least free {} of {}", format_bytes(shm->least_free), format_bytes(shm->total))),

@@ -193,6 +193,12 @@ std::optional<Finding> session_limit(const Evidence& e) {
   return std::nullopt;
 }
 
+// Where soft and hard limit are the same, the kernel sends SIGKILL instead of SIGXCPU.
+std::optional<Finding> cpu_time(const Evidence& e) {
+  if (!died_of(e, SIGKILL) || e.limits.cpu_seconds == kNoLimit || e.cpu_seconds < static_cast<double>(e.limits.cpu_seconds) * 0.98) return std::nullopt;
+  return Finding{kCertain, fmt::format("SIGKILL after {:.1f} s of CPU time; hard limit {} s", e.cpu_seconds, e.limits.cpu_seconds), "raise `ulimit -t`"};
+}
+
 std::optional<Finding> killed(const Evidence& e) {
   if (!died_of_or_wrapped(e, SIGKILL)) return std::nullopt;
   const OomCount count = count_ooms(e);
@@ -245,6 +251,7 @@ constexpr std::array kRules{
     Rule{"oom-daemon", "killed by a user-space OOM daemon", Retry::kLessMemory, oom_daemon},
     Rule{"session-limit", "the session's or job's time was over", Retry::kNever, session_limit},
     Rule{"stopped", "stopped on request", Retry::kNever, passed_signal},
+    Rule{"cpu-time-limit", "hard CPU time limit (ulimit -t)", Retry::kNever, cpu_time},
     Rule{"killed", "killed from outside (SIGKILL)", Retry::kTransient, killed},
     Rule{"terminated", "terminated from outside (SIGTERM)", Retry::kNever, plain_signal<SIGTERM>},
     Rule{"hangup", "its terminal went away (SIGHUP)", Retry::kNever, plain_signal<SIGHUP>},

@@ -86,6 +86,10 @@ void Sampler::sample_memory(double now) {
     }
   }
   if (alive == 0) return;
+  // Shared memory fills fast and is empty again after the death; local and cheap, so looked at every time.
+  for (DiskState& disk : evidence_.disks) {
+    if (disk.role == "/dev/shm") read_disk(disk);
+  }
   if (alive < static_cast<int>(last_.processes)) evidence_.processes_lost += static_cast<int>(last_.processes) - alive;
   evidence_.processes_peak = std::max(evidence_.processes_peak, alive);
   evidence_.threads_peak = std::max(evidence_.threads_peak, threads);
@@ -244,6 +248,7 @@ void Sampler::finish() {
   // A zombie still tells its limits: a script that lowers its own just before it dies is seen here.
   const ProcessLimits limits = read_limits(options_.root);
   if (limits.files != kNoLimit || limits.stack != kNoLimit) evidence_.limits = limits;
+  if (const auto stat = read_stat(options_.root)) evidence_.cpu_seconds = stat->cpu_seconds;
   for (DiskState& disk : evidence_.disks) read_disk(disk);
   const auto oom_kill = read_vm_counters().oom_kill;
   if (oom_kill && begin_oom_kill_) evidence_.host_oom_kills = *oom_kill - *begin_oom_kill_;

@@ -22,9 +22,9 @@ namespace surefit::guard {
 struct SamplerOptions {
   pid_t root = 0;              // the process watched; 0 = attach() will tell
   bool whole_guard = true;     // also processes that were re-parented to the guard
-  std::string own_group;       // cgroup directory made for the child; empty = none
-  std::string heartbeat_path;  // empty = none
-  std::vector<DiskState> disks;
+  std::string own_group{};       // cgroup directory made for the child; empty = none
+  std::string heartbeat_path{};  // empty = none
+  std::vector<DiskState> disks{};
 };
 
 class Sampler {

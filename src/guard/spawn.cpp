@@ -38,20 +38,46 @@ bool write_file(const char* path, std::string_view text) {
   return done;
 }
 
+// As a shell would find it; empty where there is none.
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path == nullptr ? "/usr/bin:/bin" : path;
+  std::string unusable;
+  while (!rest.empty()) {
+    const std::string_view directory = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(std::min(rest.size(), directory.size() + 1));
+    std::string candidate = fmt::format("{}/{}", directory.empty() ? "." : directory, name);
+    struct stat status {};
+    if (::stat(candidate.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    unusable = std::move(candidate);
+  }
+  return unusable;
+}
+
+// Runs `found`; a text file without a first line goes to the shell, as shells do. Returns only on failure.
+void execute(const std::string& found, std::vector<char*>& arguments) {
+  if (found.empty()) {
+    errno = ENOENT;
+    return;
+  }
+  ::execv(found.c_str(), arguments.data());
+  if (errno != ENOEXEC) return;
+  const std::string head = slurp(found).substr(0, 256);
+  if (head.find('\0') != std::string::npos || head.empty()) {
+    errno = ENOEXEC;
+    return;
+  }
+  std::string shell = "/bin/sh", script = found;
+  std::vector<char*> through{shell.data(), script.data()};
+  through.insert(through.end(), arguments.begin() + 1, arguments.end());
+  ::execv(shell.c_str(), through.data());
+}
+
 // exec of a script says ENOENT for the script when its interpreter is missing.
 std::string explain_exec(const std::string& name, int error) {
-  std::string found = name;
-  if (name.find('/') == std::string::npos) {
-    found.clear();
-    const char* path = std::getenv("PATH");
-    std::string_view rest = path == nullptr ? "/usr/bin:/bin" : path;
-    while (!rest.empty() && found.empty()) {
-      const std::string_view directory = rest.substr(0, rest.find(':'));
-      rest.remove_prefix(std::min(rest.size(), directory.size() + 1));
-      const std::string candidate = fmt::format("{}/{}", directory.empty() ? "." : directory, name);
-      if (::access(candidate.c_str(), F_OK) == 0) found = candidate;
-    }
-  }
+  const std::string found = find_program(name);
   struct stat status {};
   const bool exists = !found.empty() && ::stat(found.c_str(), &status) == 0;
   if (error == ENOENT && exists) {
@@ -98,7 +124,7 @@ struct ChildReport {
   if (report.in_cgroup) {
     static_cast<void>(!::write(report_fd, &report, sizeof(report)));
   }
-  ::execvp(arguments[0], arguments.data());
+  execute(find_program(options.command.front()), arguments);
   report.error = errno;
   static_cast<void>(!::write(report_fd, &report, sizeof(report)));
   ::_exit(127);

@@ -86,7 +86,7 @@ Streams::~Streams() { close(); }
 void Streams::open() {
   for (Relay& relay : relay_) relay = Relay{};
   from_file_ = {};
-  merged_ = same_file(1, 2);
+  merged_ = same_file(1, 2) && !is_null(1);
   if (interactive_) {
     termios settings{};
     winsize size{};

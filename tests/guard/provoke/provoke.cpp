@@ -37,14 +37,17 @@ void limit(int resource, rlim_t value) {
   ::setrlimit(resource, &both);
 }
 
-void truncated_map(const char* directory, std::size_t bytes, bool truncate) {
+void truncated_map(const char* directory, std::size_t bytes, bool truncate, bool keep = false) {
   const std::string path = std::string(directory) + "/surefit-provoke-" + std::to_string(::getpid());
   const int fd = ::open(path.c_str(), O_CREAT | O_RDWR, 0600);
   if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) std::exit(9);
   auto* map = static_cast<volatile char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  ::unlink(path.c_str());
+  if (!keep) ::unlink(path.c_str());
   if (truncate && ::ftruncate(fd, 4096) != 0) std::exit(9);
-  for (std::size_t i = 0; i < bytes; i += 4096) map[i] = 1;
+  for (std::size_t i = 0; i < bytes; i += 4096) {
+    map[i] = 1;
+    if (!truncate && i % (64 << 10) == 0) ::usleep(10000);
+  }
 }
 
 void exhaust_threads() {
@@ -83,14 +86,15 @@ const std::map<std::string, std::function<void(char**)>> kWays{
     {"segv", [](char**) { *static_cast<volatile int*>(nullptr) = 1; }},
     {"stack", [](char**) { std::exit(recurse(0)); }},
     {"ill", [](char**) { __asm__ volatile("ud2"); }},
-    {"fpe", [](char**) { std::exit(1 / zero); }},
+    {"fpe", [](char**) { std::exit(7 / zero); }},
     {"heap", [](char**) { heap_corruption(); }},
     {"bad_alloc", [](char**) { limit(RLIMIT_AS, rlim_t{256} << 20); for (;;) new char[1 << 20](); }},
     {"terminate", [](char**) { throw std::runtime_error("weights are missing"); }},
     {"abort", [](char**) { std::abort(); }},
     {"threads", [](char**) { exhaust_threads(); }},
     {"map", [](char** a) { truncated_map(a[2], 1 << 20, true); }},
-    {"fill_map", [](char** a) { truncated_map(a[2], std::size_t{64} << 20, false); }},
+    {"fill_map", [](char** a) { truncated_map(a[2], std::size_t{64} << 20, false, true); }},
+    {"fill_unlinked_map", [](char** a) { truncated_map(a[2], std::size_t{64} << 20, false); }},
     {"oom", [](char**) { touch(std::size_t{1} << 30); }},
     {"worker_oom", [](char**) { out_of_memory_worker(); }},
     {"staircase", [](char**) { staircase(); }},
