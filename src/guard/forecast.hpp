@@ -42,6 +42,19 @@ struct Forecast {
 // the longest recent one, of a few tried, in which that holds.
 std::optional<Forecast> forecast(std::span<const Point> points, std::uint64_t headroom_bytes);
 
+// Believes a forecast only when it holds for three looks in a row: a wave that looks like a leak for a moment, or one
+// tooth of a collector, is not worth a line.
+class SteadyForecast {
+ public:
+  std::optional<Forecast> look(const std::optional<Forecast>& now) {
+    looks_ = now ? looks_ + 1 : 0;
+    return looks_ >= 3 ? now : std::nullopt;
+  }
+
+ private:
+  int looks_ = 0;
+};
+
 Curve classify(std::span<const Point> points);
 
 }  // namespace surefit::guard

@@ -14,9 +14,9 @@
 
 namespace surefit::guard {
 
-void Notices::tell(const std::string& text) {
+void Notices::tell(const std::string& text, bool remember) {
   if (!options_.quiet) streams_.say("surefit: " + text);
-  if (told_.size() < 32) told_.push_back(text);
+  if (remember && told_.size() < 32) told_.push_back(text);
   store_.event("notice", nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -49,15 +49,15 @@ void Notices::look(Sampler& sampler) {
 }
 
 void Notices::look_at_memory(const Sampler& sampler) {
-  const auto coming = sampler.forecast_now();
-  // Three looks in a row: a wave that only looked like a leak for a moment is not worth a line.
-  steady_looks_ = coming ? steady_looks_ + 1 : 0;
-  if (steady_looks_ < 3) return;
+  const auto coming = steady_.look(sampler.forecast_now());
+  if (!coming) return;
   // Far away is no news; then again at a quarter of the time told last.
   if (coming->seconds > 6 * 3600 || coming->seconds > told_seconds_ / 4) return;
+  const bool first = told_seconds_ > 1e17;  // the obituary repeats the first one only
   told_seconds_ = coming->seconds;
-  tell(fmt::format("memory will hit the limit in {} at the present rate: {} MiB left, growing {} MiB/s over the last {}", format_duration(coming->seconds),
-                   mebibytes(static_cast<double>(sampler.headroom_now())), mebibytes(coming->bytes_per_second), format_duration(coming->window_s)));
+  tell(fmt::format("{} after the start: memory will hit the limit in {} at the present rate: {} MiB left, growing {} MiB/s over the last {}", format_duration(sampler.elapsed()), format_duration(coming->seconds),
+                   mebibytes(static_cast<double>(sampler.headroom_now())), mebibytes(coming->bytes_per_second), format_duration(coming->window_s)),
+       first);
 }
 
 void Notices::look_at_output(std::string_view bytes, Evidence& e) {

@@ -21,7 +21,7 @@ class Notices {
   void look(Sampler& sampler);  // at every tick
   void look_at_output(std::string_view bytes, Evidence& evidence);
   void look_at_tail(Evidence& evidence);
-  void tell(const std::string& text);
+  void tell(const std::string& text, bool remember = true);
   const std::vector<std::string>& told() const { return told_; }
 
  private:
@@ -35,7 +35,7 @@ class Notices {
   std::vector<std::string> told_;
   std::string line_;  // unfinished line of output
   double next_look_ = 0;
-  int steady_looks_ = 0;
+  SteadyForecast steady_;
   double told_seconds_ = 1e18;  // last forecast told
   std::uint64_t oom_kills_ = 0;
 };

@@ -266,6 +266,9 @@ void Sampler::finish() {
   read_kernel_log();
   evidence_.elapsed_s = elapsed();
   evidence_.points = memory_.points();
+  // A dying process gives its memory back before it is a zombie: that is not part of its life.
+  auto& points = evidence_.points;
+  while (points.size() > 1 && points.back().time > evidence_.elapsed_s - 0.6 && static_cast<double>(points.back().bytes) < 0.7 * static_cast<double>(points[points.size() - 2].bytes)) points.pop_back();
   evidence_.curve = classify(evidence_.points);
   if (!evidence_.exit.signaled && evidence_.exit.number > 128) {
     for (KernelRecord& record : unclear_) {
