@@ -98,7 +98,9 @@ MemoryLevel read_v1(const std::string& path) {
   const std::uint64_t cache = number_after(stat, "total_cache ").value_or(0);
   level.reclaimable = cache - std::min(cache, number_after(stat, "total_shmem ").value_or(0));
   level.oom_kill = number_after(slurp(path + "/memory.oom_control"), "oom_kill ");
+  // With swap accounting the limit of memory + swap is asked first and counts the refusal instead.
   level.failures = slurp_number(path + "/memory.failcnt");
+  if (level.failures) *level.failures += slurp_number(path + "/memory.memsw.failcnt").value_or(0);
   return level;
 }
 

@@ -107,7 +107,9 @@ OomCount count_ooms(const Evidence& evidence) {
   for (const MemoryChange& group : evidence.groups) {
     if (group.end.limit == kNoLimit) continue;
     const bool v2_hit = group.ooms().value_or(0) > 0;
-    const bool v1_hit = !group.end.v2 && group.failures() > 0 && group.end.peak >= group.end.limit / 100 * 95;
+    // v1 keeps no count of its own limit's kills; where memory + swap is limited too, failcnt stays 0.
+    const bool refused = group.failures() > 0 || (group.own && group.oom_kills().value_or(0) > 0);
+    const bool v1_hit = !group.end.v2 && refused && group.end.peak >= group.end.limit / 100 * 95;
     if (v2_hit || v1_hit) {
       count.limit = &group;
       break;

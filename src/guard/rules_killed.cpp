@@ -119,7 +119,9 @@ std::optional<Finding> memory_limit(const Evidence& e) {
   }
   const bool own = !e.groups.empty() && e.groups.front().own;
   if (count.kills > 0 && count.limit != nullptr) {
-    return Finding{own ? kCertain : kProbable, counters_line(e, count) + "; " + memory_story(e), oom_advice(e, limit)};
+    // In a shared group the victim may have been somebody else, unless this tree held most of it.
+    const bool ours = own || e.rss_peak > limit / 2;
+    return Finding{ours ? kCertain : kProbable, counters_line(e, count) + "; " + memory_story(e), oom_advice(e, limit)};
   }
   // No counter to ask: a full group makes it likely, never sure.
   if (!count.known && e.limit != kNoLimit && e.used_last >= e.limit / 100 * 95) {

@@ -58,7 +58,7 @@ std::optional<Finding> own_status(const Evidence& e) {
     case 70:
       return finding("a bug in Surefit: please report it with obituary.json");
     case 75:
-      return finding("continue with surefit train --resume");
+      return finding("continue with the same command and --resume");
     default:
       return std::nullopt;
   }

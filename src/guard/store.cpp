@@ -182,7 +182,16 @@ void Store::keep(Obituary& obituary) {
   }
 }
 
-void Store::end_well(const Obituary&) {
+void Store::discard() {
+  box_.reset();
+  run_store_.reset();
+  if (directory_.empty()) return;
+  std::error_code error;
+  fs::remove(directory_ + "/blackbox", error);
+  fs::remove(directory_, error);  // only where it is empty
+}
+
+void Store::end_well() {
   if (own_trainer_ || !temporary_) flush();
   if (box_) box_->end("exit status 0");
   box_.reset();

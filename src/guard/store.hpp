@@ -24,7 +24,8 @@ class Store {
   void memory(const BlackBoxSample& sample);  // gathered, written every few seconds once the run store exists
   void event(const std::string& kind, const std::string& detail_json);
   void keep(Obituary& obituary);
-  void end_well(const Obituary& obituary);
+  void end_well();
+  void discard();  // nothing was started: no trace
   void end_badly(const std::string& ending);
 
  private:

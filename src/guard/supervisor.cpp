@@ -80,11 +80,15 @@ class Supervisor {
       Obituary obituary = one_attempt(command);
       const Evidence& e = obituary.evidence;
       if (!is_death(e)) {
-        store_.end_well(obituary);
+        store_.end_well();
         report(obituary, false);
         return 0;
       }
       const Decision decision = judge(obituary);
+      if (nothing_began(e)) {
+        store_.discard();
+        return exit_code(e);
+      }
       store_.keep(obituary);
       report(obituary, true);
       if (!decision.restart || !pause(decision.wait_s)) {
@@ -143,7 +147,10 @@ class Supervisor {
   }
 
   void report(const Obituary& obituary, bool death) {
-    if (death) {
+    if (death && brief(obituary)) {
+      const Verdict& v = obituary.diagnosis.verdict;
+      streams_.say(fmt::format("surefit: {} [{}]: {}; {}", v.title, confidence_name(v.confidence), v.evidence, v.advice));
+    } else if (death) {
       const bool terminal = ::isatty(2) == 1;
       streams_.say(obituary_text(obituary, {.color = terminal && std::getenv("NO_COLOR") == nullptr, .width = terminal ? terminal_width() : 100}));
     }
@@ -160,6 +167,19 @@ class Supervisor {
   }
 
   static int terminal_width();
+
+  // A trainer that refused its command line or plan has said why, and left nothing to tell about.
+  static bool nothing_began(const Evidence& e) {
+    return e.own_trainer && !e.exit.signaled && (e.exit.number == 2 || e.exit.number == 5);
+  }
+
+  // What the user did, or what our trainer has explained already, needs one line and no page.
+  static bool brief(const Obituary& obituary) {
+    const Evidence& e = obituary.evidence;
+    const std::string& cause = obituary.diagnosis.verdict.cause;
+    const bool by_user = cause == "interrupted" || (cause == "stopped" && (e.passed_signal == SIGINT || e.own_trainer));
+    return by_user || (e.own_trainer && cause == "trainer" && e.exit.number != 70);
+  }
 
   // False where a signal asked to stop while waiting.
   bool pause(double seconds) {

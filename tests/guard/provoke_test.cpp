@@ -96,6 +96,43 @@ TEST(Provoke, Memory) {
   check({"worker OOM", {"--max-memory", "100M"}, program({"worker_oom"}), "worker-oom", "certain", "fewer workers", 1});
 }
 
+std::string first_pattern(const Outcome& outcome) {
+  const auto patterns = outcome.obituary.value("patterns", nlohmann::json::array());
+  return patterns.empty() ? "none" : patterns[0].value("cause", "");
+}
+
+TEST(Provoke, Patterns) {
+  const Outcome fragmented = guarded({}, program({"fragment"}));
+  table().push_back({"fragmentation", first_pattern(fragmented), "probable", "MALLOC_ARENA_MAX"});
+  EXPECT_EQ(first_pattern(fragmented), "fragmentation") << fragmented.output;
+  if (!groups_permitted()) GTEST_SKIP() << "no memory group can be made here";
+  const Outcome stairs = guarded({"--max-memory", "110M"}, program({"staircase"}));
+  table().push_back({"staircase", first_pattern(stairs), "probable", "once per call or epoch"});
+  EXPECT_EQ(first_pattern(stairs), "staircase") << stairs.output;
+  EXPECT_EQ(stairs.cause(), "memory-limit");
+}
+
+// The limit of a container around both: the guard must survive and tell whose limit it was.
+TEST(Provoke, LimitOfAnAncestor) {
+  const std::string group = "/sys/fs/cgroup/memory/surefit-test-" + std::to_string(::getpid());
+  if (!groups_permitted() || ::mkdir(group.c_str(), 0755) != 0) GTEST_SKIP() << "no memory group can be made here";
+  std::ofstream(group + "/memory.limit_in_bytes") << "100M";
+  for (const char* user : {"", "setpriv --reuid 65534 --regid 65534 --clear-groups env SUREFIT_STATE=/nowhere "}) {
+    const std::string json = testing::TempDir() + "surefit-ancestor.json";
+    const std::string line = "sh -c 'echo $$ > " + group + "/cgroup.procs && cd /tmp && exec " + user + SUREFIT_BINARY + " run --obituary " + json + " -- " + PROVOKE_BINARY + " oom' >/dev/null 2>&1";
+    ::unlink(json.c_str());
+    EXPECT_NE(std::system(line.c_str()), 0);
+    const auto obituary = nlohmann::json::parse(read_all(json), nullptr, false);
+    ASSERT_TRUE(obituary.is_object()) << line;
+    table().push_back({*user == 0 ? "ancestor's limit" : "the same, no rights", obituary["cause"], obituary["confidence"], obituary["evidence"]});
+    EXPECT_EQ(obituary["cause"], "memory-limit") << obituary.dump(1);
+    EXPECT_EQ(obituary["confidence"], "certain") << obituary.dump(1);
+    EXPECT_NE(obituary["evidence"].get<std::string>().find("surefit-test-"), std::string::npos) << obituary["evidence"];
+    ::unlink(json.c_str());
+  }
+  ::rmdir(group.c_str());
+}
+
 TEST(Provoke, Limits) {
   check({"time limit", {"--max-time", "1s", "--grace", "1s"}, program({"sleep", "60"}), "time-limit", "certain", "--max-time", 143});
   check({"time limit, deaf", {"--max-time", "1s", "--grace", "500ms"}, {"/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"}, "time-limit", "certain", "--max-time", 137});

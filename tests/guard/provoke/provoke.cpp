@@ -77,8 +77,8 @@ void heap_corruption() {
 
 void staircase() {
   for (int step = 0; step < 40; ++step) {
-    touch(std::size_t{10} << 20);
-    ::usleep(600000);
+    touch(std::size_t{12} << 20);
+    ::usleep(1000000);
   }
 }
 
@@ -110,8 +110,13 @@ const std::map<std::string, std::function<void(char**)>> kWays{
     {"loop", [](char** a) { const auto end = ::time(nullptr) + std::atoi(a[2]); while (::time(nullptr) < end) zero = 0; }},
     {"fragment", [](char**) {
        std::vector<std::thread> threads;
-       for (int t = 0; t < 24; ++t) threads.emplace_back([] { touch(16 << 20); for (int i = 0; i < 400; ++i) { void* p = std::malloc(40000); std::memset(p, 1, 40000); } ::sleep(6); });
-       ::sleep(7);
+       for (int t = 0; t < 24; ++t) {
+         threads.emplace_back([] {
+           for (int i = 0; i < 400; ++i) std::memset(std::malloc(40000), 1, 40000);
+           ::sleep(60);
+         });
+       }
+       ::sleep(5);
        ::raise(SIGKILL);
      }},
 };
