@@ -21,8 +21,8 @@ struct Check {
 };
 
 struct DoctorOptions {
-  std::string directory = ".";   // where the run will write
-  double memory_share = 0.125;   // of the available memory, tested with patterns
+  std::string directory = ".";  // where the run will write
+  double memory_share = 0.125;  // of the available memory, tested with patterns
   double memory_seconds = 8;
   std::uint64_t disk_bytes = std::uint64_t{32} << 20;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything the guard holds when a process dies. Rules read this struct and nothing else, so that a test can write
-// one down for a death no test machine can provoke.
+// Everything the guard holds when a process dies. Rules read this struct and nothing else, so that
+// a test can write one down for a death no test machine can provoke.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,10 @@ struct DiskState {
   std::uint64_t total = 0, free = 0, inodes = 0, free_inodes = 0;
   std::uint64_t least_free = ~std::uint64_t{0};
   std::uint64_t first_free = 0;  // when the attempt began
-  bool full() const { return total > 0 && (free < total / 100 || least_free < total / 100) && least_free < (64u << 20); }
+  bool full() const {
+    return total > 0 && (free < total / 100 || least_free < total / 100) &&
+           least_free < (64u << 20);
+  }
   bool out_of_inodes() const { return inodes > 0 && free_inodes == 0; }
 };
 
@@ -87,7 +90,7 @@ struct Evidence {
   // memory
   std::uint64_t rss_peak = 0, rss_last = 0, pss_last = 0, used_last = 0, limit = kNoLimit;
   std::string limit_source;
-  std::vector<MemoryChange> groups;  // own first
+  std::vector<MemoryChange> groups;             // own first
   std::optional<std::uint64_t> host_oom_kills;  // change of /proc/vmstat oom_kill
   std::uint64_t mem_total = 0, mem_available = 0, swap_total = 0, swap_used = 0;
   std::uint64_t committed = 0, commit_limit = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is worth telling while the command lives: each thing once, or again only when it became more urgent.
+// What is worth telling while the command lives: each thing once, or again only when it became more
+// urgent.
 #pragma once
 
 #include <set>
@@ -16,7 +17,8 @@ namespace surefit::guard {
 
 class Notices {
  public:
-  Notices(const SupervisorOptions& options, Streams& streams, Store& store) : options_(options), streams_(streams), store_(store) {}
+  Notices(const SupervisorOptions& options, Streams& streams, Store& store)
+      : options_(options), streams_(streams), store_(store) {}
 
   void look(Sampler& sampler);  // at every tick
   void look_at_output(std::string_view bytes, Evidence& evidence);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The front with a worker of straw: what it hands over, how it brings a trainer back.
-#include <sys/stat.h>
-
 #include <filesystem>
+#include <sys/stat.h>
 
 #include "guard/harness.hpp"
 #include "run/heartbeat.hpp"
@@ -15,7 +14,8 @@ namespace fs = std::filesystem;
 class Front : public testing::Test {
  protected:
   void SetUp() override {
-    directory_ = scratch_directory() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    directory_ =
+        scratch_directory() + "/" + testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::create_directories(directory_);
     worker_ = directory_ + "/worker";
     ::setenv("SUREFIT_WORKER", worker_.c_str(), 1);
@@ -88,7 +88,8 @@ TEST_F(Front, ResumeTakesTheNewestRun) {
   fs::create_directories("runs/new-2");
   std::ofstream("runs/old-1/config.json") << "{}";
   std::ofstream("runs/new-2/config.json") << "{}";
-  fs::last_write_time("runs/old-1/config.json", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  fs::last_write_time("runs/old-1/config.json",
+                      fs::file_time_type::clock::now() - std::chrono::hours(2));
   worker("echo \"[$*]\"");
   EXPECT_EQ(run({"train", "--resume"}), 0);
   EXPECT_TRUE(said("[train --resume --run runs/new-2]")) << output_;
@@ -115,8 +116,11 @@ TEST_F(Front, OomKilledTrainerGetsALowerBudget) {
   const std::string group = "/sys/fs/cgroup/memory/surefit-cli-" + std::to_string(::getpid());
   if (::mkdir(group.c_str(), 0755) != 0) GTEST_SKIP() << "no memory group can be made here";
   std::ofstream(group + "/memory.limit_in_bytes") << "120M";
-  worker("echo \"[$*]\"; case \"$*\" in *--resume*) exit 0;; esac; exec /usr/bin/python3 -c 'b = bytearray(1 << 30)'");
-  const std::string line = "sh -c 'echo $$ > " + group + "/cgroup.procs; exec " + SUREFIT_BINARY + " train --memory 1G --run r' > out 2>&1";
+  worker(
+      "echo \"[$*]\"; case \"$*\" in *--resume*) exit 0;; esac; exec /usr/bin/python3 -c 'b = "
+      "bytearray(1 << 30)'");
+  const std::string line = "sh -c 'echo $$ > " + group + "/cgroup.procs; exec " + SUREFIT_BINARY +
+                           " train --memory 1G --run r' > out 2>&1";
   EXPECT_EQ(std::system(line.c_str()), 0);
   ::rmdir(group.c_str());
   output_ = read_all("out");

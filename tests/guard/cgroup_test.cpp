@@ -2,11 +2,11 @@
 // v1, v2, hybrid and container layouts, as trees of files.
 #include "guard/cgroup.hpp"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
 
 namespace surefit::guard {
 namespace {
@@ -58,7 +58,10 @@ TEST_F(CgroupTree, V1HybridWithContainerRoot) {
   put("/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
   put("/unified/cgroup.controllers", "\n");
   // In a container the path of /proc/self/cgroup lies outside of what is mounted.
-  const CgroupChain chain({"4:memory:/docker/abc\n0::/\n", "31 1 0:1 /docker/abc " + root_ + "/memory rw - cgroup cgroup rw,memory\n32 1 0:2 / " + root_ + "/unified rw - cgroup2 cgroup2 rw\n"});
+  const CgroupChain chain(
+      {"4:memory:/docker/abc\n0::/\n", "31 1 0:1 /docker/abc " + root_ +
+                                           "/memory rw - cgroup cgroup rw,memory\n32 1 0:2 / " +
+                                           root_ + "/unified rw - cgroup2 cgroup2 rw\n"});
   EXPECT_FALSE(chain.memory_is_v2());
   const auto levels = chain.memory();
   ASSERT_EQ(levels.size(), 1u);

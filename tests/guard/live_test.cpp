@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guard alive: terminals, signals, restarts, its own death, its own appetite.
+#include <chrono>
+#include <functional>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-
-#include <chrono>
-#include <functional>
 #include <thread>
 
 #include "guard/harness.hpp"
@@ -48,7 +47,9 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  void type(const std::string& keys) { ASSERT_EQ(::write(master_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size())); }
+  void type(const std::string& keys) {
+    ASSERT_EQ(::write(master_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
+  }
   bool shows(const std::string& text, double seconds = 5) {
     return until(seconds, [&] {
       read_some();
@@ -96,7 +97,9 @@ Words front(const Words& rest) {
 }
 
 TEST(Terminal, InteractiveProgramSeesATerminalOfTheRightSize) {
-  Terminal terminal(front({"run", "--", "/bin/sh", "-c", "test -t 0 && test -t 1 && test -t 2 && stty size && printf 'name? ' && read n && echo hello $n && stty -a | grep -c echo"}));
+  Terminal terminal(front({"run", "--", "/bin/sh", "-c",
+                           "test -t 0 && test -t 1 && test -t 2 && stty size && printf 'name? ' && "
+                           "read n && echo hello $n && stty -a | grep -c echo"}));
   ASSERT_TRUE(terminal.shows("31 97")) << terminal.seen();
   ASSERT_TRUE(terminal.shows("name? ")) << terminal.seen();
   terminal.type("ada\r");
@@ -105,7 +108,9 @@ TEST(Terminal, InteractiveProgramSeesATerminalOfTheRightSize) {
 }
 
 TEST(Terminal, WindowSizeFollows) {
-  Terminal terminal(front({"run", "--", "/bin/sh", "-c", "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done"}));
+  Terminal terminal(
+      front({"run", "--", "/bin/sh", "-c",
+             "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done"}));
   ASSERT_TRUE(terminal.shows("ready"));
   winsize size{};
   size.ws_row = 50;
@@ -116,7 +121,8 @@ TEST(Terminal, WindowSizeFollows) {
 }
 
 TEST(Terminal, ControlCReachesTheProgramAndIsNoCrash) {
-  Terminal terminal(front({"run", "--", "/usr/bin/python3", "-c", "import time\nprint('ready', flush=True)\ntime.sleep(30)"}));
+  Terminal terminal(front({"run", "--", "/usr/bin/python3", "-c",
+                           "import time\nprint('ready', flush=True)\ntime.sleep(30)"}));
   ASSERT_TRUE(terminal.shows("ready"));
   terminal.type("\x03");
   EXPECT_EQ(terminal.finish(), 130) << terminal.seen();
@@ -124,7 +130,9 @@ TEST(Terminal, ControlCReachesTheProgramAndIsNoCrash) {
 }
 
 TEST(Terminal, ProgressBarsStayLive) {
-  Terminal terminal(front({"run", "--", "/usr/bin/python3", "-c", "import sys,time\nfor i in range(3):\n  sys.stderr.write('\\r%d%%' % i); sys.stderr.flush(); time.sleep(0.3)\nsys.stdout.write('x'*3)"}));
+  Terminal terminal(front({"run", "--", "/usr/bin/python3", "-c",
+                           "import sys,time\nfor i in range(3):\n  sys.stderr.write('\\r%d%%' % "
+                           "i); sys.stderr.flush(); time.sleep(0.3)\nsys.stdout.write('x'*3)"}));
   ASSERT_TRUE(terminal.shows("\r0%")) << terminal.seen();
   EXPECT_EQ(terminal.seen().find("2%"), std::string::npos) << "output came late, all at once";
   EXPECT_EQ(terminal.finish(), 0);
@@ -141,7 +149,9 @@ TEST(Terminal, PythonPromptAndScreenPrograms) {
 }
 
 TEST(Terminal, KillNineOnTheGuardIsToldAndTheChildEnds) {
-  Terminal terminal(front({"run", "--", "/usr/bin/python3", "-c", "import os,time\nprint('child', os.getpid(), flush=True)\ntime.sleep(60)"}));
+  Terminal terminal(
+      front({"run", "--", "/usr/bin/python3", "-c",
+             "import os,time\nprint('child', os.getpid(), flush=True)\ntime.sleep(60)"}));
   ASSERT_TRUE(terminal.shows("child "));
   ASSERT_TRUE(terminal.shows("\n"));
   const pid_t child = std::atoi(terminal.seen().c_str() + terminal.seen().find("child ") + 6);
@@ -154,35 +164,51 @@ TEST(Terminal, KillNineOnTheGuardIsToldAndTheChildEnds) {
 TEST(Streams, LargeAndBinaryOutputIsPassedUnchanged) {
   const std::string out = scratch_directory() + "/big.out";
   const std::string make = "head -c 30000000 /dev/urandom | tee " + out + ".want";
-  const std::string line = std::string(SUREFIT_BINARY) + " run -- sh -c '" + make + "' 2>/dev/null | cat > " + out + "; cmp " + out + " " + out + ".want";
+  const std::string line = std::string(SUREFIT_BINARY) + " run -- sh -c '" + make +
+                           "' 2>/dev/null | cat > " + out + "; cmp " + out + " " + out + ".want";
   EXPECT_EQ(std::system(line.c_str()), 0);
-  const std::string to_file = std::string(SUREFIT_BINARY) + " run -- sh -c '" + make + "' 2>/dev/null > " + out + "; cmp " + out + " " + out + ".want";
+  const std::string to_file = std::string(SUREFIT_BINARY) + " run -- sh -c '" + make +
+                              "' 2>/dev/null > " + out + "; cmp " + out + " " + out + ".want";
   EXPECT_EQ(std::system(to_file.c_str()), 0);
 }
 
 TEST(Streams, InputIsPassedAndAClosedReaderEndsTheWriter) {
-  EXPECT_EQ(std::system((std::string("test \"$(echo hello | ") + SUREFIT_BINARY + " run -- cat)\" = hello").c_str()), 0);
+  EXPECT_EQ(std::system(
+                (std::string("test \"$(echo hello | ") + SUREFIT_BINARY + " run -- cat)\" = hello")
+                    .c_str()),
+            0);
   const std::string json = scratch_directory() + "/head.json";
-  EXPECT_EQ(std::system((std::string("test \"$(") + SUREFIT_BINARY + " run --obituary " + json + " -- yes 2>/dev/null | head -1)\" = y").c_str()), 0);
+  EXPECT_EQ(std::system((std::string("test \"$(") + SUREFIT_BINARY + " run --obituary " + json +
+                         " -- yes 2>/dev/null | head -1)\" = y")
+                            .c_str()),
+            0);
   const auto obituary = nlohmann::json::parse(read_all(json), nullptr, false);
   EXPECT_EQ(obituary.value("cause", ""), "pipe-closed");
 }
 
 TEST(Signals, TermIsPassedOnAndItsSenderNamed) {
   const std::string base = scratch_directory() + "/term";
-  const pid_t pid = start(front({"run", "--obituary", base + ".json", "--", "/bin/sh", "-c", "trap 'echo caught; exit 7' TERM; echo ready; while :; do sleep 0.05; done"}), base + ".out");
+  const pid_t pid =
+      start(front({"run", "--obituary", base + ".json", "--", "/bin/sh", "-c",
+                   "trap 'echo caught; exit 7' TERM; echo ready; while :; do sleep 0.05; done"}),
+            base + ".out");
   ASSERT_TRUE(until(5, [&] { return read_all(base + ".out").find("ready") != std::string::npos; }));
   ::kill(pid, SIGTERM);
   EXPECT_EQ(wait_for(pid), 7);
   EXPECT_NE(read_all(base + ".out").find("caught"), std::string::npos);
   const auto obituary = nlohmann::json::parse(read_all(base + ".json"), nullptr, false);
   EXPECT_EQ(obituary.value("cause", ""), "stopped");
-  EXPECT_NE(obituary.value("evidence", "").find("pid " + std::to_string(::getpid())), std::string::npos) << obituary.value("evidence", "");
+  EXPECT_NE(obituary.value("evidence", "").find("pid " + std::to_string(::getpid())),
+            std::string::npos)
+      << obituary.value("evidence", "");
 }
 
 TEST(Restart, OnOomRunsTheOtherCommandWithASmallerScale) {
   if (!groups_permitted()) GTEST_SKIP() << "no memory group can be made here";
-  const Outcome outcome = guarded({"--max-memory", "80M", "--on-oom", "echo attempt $SUREFIT_ATTEMPT scale $SUREFIT_SUGGESTED_BATCH_SCALE"}, program({"oom"}));
+  const Outcome outcome =
+      guarded({"--max-memory", "80M", "--on-oom",
+               "echo attempt $SUREFIT_ATTEMPT scale $SUREFIT_SUGGESTED_BATCH_SCALE"},
+              program({"oom"}));
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("attempt 2 scale 0.5"), std::string::npos) << outcome.output;
   EXPECT_EQ(outcome.cause(), "memory-limit");
@@ -190,7 +216,9 @@ TEST(Restart, OnOomRunsTheOtherCommandWithASmallerScale) {
 
 TEST(Restart, TransientDeathsComeBackDeterministicOnesDoNot) {
   const std::string mark = scratch_directory() + "/mark";
-  const Outcome healed = guarded({"--max-restarts", "2"}, {"/bin/sh", "-c", "test -e " + mark + " && exit 0; touch " + mark + "; kill -9 $$"});
+  const Outcome healed =
+      guarded({"--max-restarts", "2"},
+              {"/bin/sh", "-c", "test -e " + mark + " && exit 0; touch " + mark + "; kill -9 $$"});
   EXPECT_EQ(healed.status, 0) << healed.output;
   const Outcome stopped = guarded({"--max-restarts", "2"}, python({"import"}));
   EXPECT_EQ(stopped.status, 1);
@@ -200,8 +228,11 @@ TEST(Restart, TransientDeathsComeBackDeterministicOnesDoNot) {
 
 TEST(Restart, BeforeTheLeakHitsTheLimit) {
   if (!groups_permitted()) GTEST_SKIP() << "no memory group can be made here";
-  const Outcome outcome = guarded({"--max-memory", "300M", "--restart-before-leak", "4s", "--max-restarts", "1", "--grace", "2s"}, python({"leak", "0.1"}));
-  EXPECT_NE(outcome.output.find("stopped by the guard before the leak"), std::string::npos) << outcome.output;
+  const Outcome outcome = guarded({"--max-memory", "300M", "--restart-before-leak", "4s",
+                                   "--max-restarts", "1", "--grace", "2s"},
+                                  python({"leak", "0.1"}));
+  EXPECT_NE(outcome.output.find("stopped by the guard before the leak"), std::string::npos)
+      << outcome.output;
   EXPECT_EQ(outcome.output.find("OOM"), std::string::npos) << outcome.output;
 }
 
@@ -213,7 +244,11 @@ TEST(Forecast, ALeakOfFiveMegabytesPerStepIsForetold) {
   EXPECT_EQ(outcome.obituary["patterns"][0].value("cause", ""), "linear-leak");
   double at = 0, left = 0;
   const std::size_t line = outcome.output.find("surefit: ");
-  ASSERT_EQ(std::sscanf(outcome.output.c_str() + line, "surefit: %lfs after the start: memory will hit the limit in %lfs", &at, &left), 2) << outcome.output;
+  ASSERT_EQ(
+      std::sscanf(outcome.output.c_str() + line,
+                  "surefit: %lfs after the start: memory will hit the limit in %lfs", &at, &left),
+      2)
+      << outcome.output;
   const double truth = outcome.obituary["elapsed_s"].get<double>() - at;
   std::printf("forecast %.1f s, true %.1f s, told %.1f s after the start\n", left, truth, at);
   EXPECT_NEAR(left, truth, 0.15 * truth) << outcome.output;
@@ -228,7 +263,8 @@ TEST(Appetite, UnderTenMegabytesAndHalfAPercent) {
   const auto end = read_stat(pid);
   ASSERT_TRUE(begin && end);
   const double share = (end->cpu_seconds - begin->cpu_seconds) / 5;
-  std::printf("guard: %.1f MB resident, %.2f %% of one core\n", static_cast<double>(end->rss_bytes) / 1e6, 100 * share);
+  std::printf("guard: %.1f MB resident, %.2f %% of one core\n",
+              static_cast<double>(end->rss_bytes) / 1e6, 100 * share);
   EXPECT_LT(end->rss_bytes, 10'000'000u);
   EXPECT_LE(share, 0.01);  // ticks of 10 ms are too coarse for half a percent over 5 s
   EXPECT_EQ(wait_for(pid), 0);
@@ -236,8 +272,11 @@ TEST(Appetite, UnderTenMegabytesAndHalfAPercent) {
 
 TEST(BlackBox, TellsTheNextStart) {
   const std::string base = scratch_directory() + "/box", run = base + ".run";
-  const pid_t pid = start(front({"run", "--run", run, "--", "/bin/sh", "-c", "echo last words here >&2; exec sleep 30"}), base + ".out");
-  ASSERT_TRUE(until(5, [&] { return read_all(base + ".out").find("last words") != std::string::npos; }));
+  const pid_t pid = start(front({"run", "--run", run, "--", "/bin/sh", "-c",
+                                 "echo last words here >&2; exec sleep 30"}),
+                          base + ".out");
+  ASSERT_TRUE(
+      until(5, [&] { return read_all(base + ".out").find("last words") != std::string::npos; }));
   ::usleep(400000);
   const Words again = front({"run", "--run", run, "--", "/bin/true"});
   EXPECT_EQ(wait_for(start(again, base + ".busy")), 2);  // in use

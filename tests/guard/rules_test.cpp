@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules on evidence written down by hand: deaths no test machine can provoke, and what must not be concluded.
-#include <gtest/gtest.h>
+// Rules on evidence written down by hand: deaths no test machine can provoke, and what must not be
+// concluded.
+#include <set>
 #include <signal.h>
 
-#include <set>
+#include <gtest/gtest.h>
 
 #include "guard/diagnosis.hpp"
 #include "guard/heal.hpp"
@@ -15,7 +16,8 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-// A process killed by SIGKILL in a group of the guard's own, limit 1,024 MiB, half used, counters still.
+// A process killed by SIGKILL in a group of the guard's own, limit 1,024 MiB, half used, counters
+// still.
 Evidence killed_evidence() {
   Evidence e;
   e.command = "python3 train.py";
@@ -39,7 +41,9 @@ Evidence killed_evidence() {
   return e;
 }
 
-Verdict verdict(const Evidence& e) { return diagnose(e).verdict; }
+Verdict verdict(const Evidence& e) {
+  return diagnose(e).verdict;
+}
 
 TEST(Rules, CgroupOomIsCertainByCounter) {
   Evidence e = killed_evidence();
@@ -47,11 +51,15 @@ TEST(Rules, CgroupOomIsCertainByCounter) {
   e.groups[0].end.failures = 40;
   e.groups[0].end.peak = 1024 * kMiB;
   e.used_last = e.rss_peak = 1020 * kMiB;
-  e.curve = {.shape = Shape::kLinear, .bytes_per_second = 3.1 * kMiB, .grown_bytes = 900.0 * kMiB, .seconds = 300};
+  e.curve = {.shape = Shape::kLinear,
+             .bytes_per_second = 3.1 * kMiB,
+             .grown_bytes = 900.0 * kMiB,
+             .seconds = 300};
   const Verdict v = verdict(e);
   EXPECT_EQ(v.cause, "memory-limit");
   EXPECT_EQ(v.confidence, Confidence::kCertain);
-  EXPECT_NE(v.evidence.find("peak 1,024 of 1,024 MiB, growing 3.1 MiB/s"), std::string::npos) << v.evidence;
+  EXPECT_NE(v.evidence.find("peak 1,024 of 1,024 MiB, growing 3.1 MiB/s"), std::string::npos)
+      << v.evidence;
   EXPECT_NE(v.advice.find("leak"), std::string::npos);
   ASSERT_FALSE(diagnose(e).patterns.empty());
   EXPECT_EQ(diagnose(e).patterns[0].cause, "linear-leak");
@@ -103,13 +111,15 @@ TEST(Rules, HostOom) {
   EXPECT_EQ(verdict(e).confidence, Confidence::kCertain);
 
   e.groups[0].end.oom_kill = 0;
-  auto record = parse_kernel_record("Out of memory: Killed process 7 (python3) total-vm:1kB, anon-rss:2kB");
+  auto record =
+      parse_kernel_record("Out of memory: Killed process 7 (python3) total-vm:1kB, anon-rss:2kB");
   ASSERT_TRUE(record.has_value());
   e.kernel = {*record};
   EXPECT_EQ(verdict(e).cause, "host-memory");
   EXPECT_EQ(verdict(e).confidence, Confidence::kCertain);
 
-  // Without a group or a log: the machine's counter and no memory left make it probable, not certain.
+  // Without a group or a log: the machine's counter and no memory left make it probable, not
+  // certain.
   e.kernel.clear();
   e.groups.clear();
   EXPECT_EQ(verdict(e).cause, "host-memory");
@@ -153,9 +163,13 @@ TEST(Rules, StackOverflowNeedsTheAddress) {
   for (int i = 0; i < 60; ++i) e.stderr_tail += "  File \"a.py\", line 3 in f\n";
   EXPECT_EQ(verdict(e).cause, "stack-overflow");
   EXPECT_EQ(verdict(e).confidence, Confidence::kProbable);
-  e.kernel = {*parse_kernel_record("python3[9]: segfault at 7ffd3d2f1c9c ip 000055bfa7083134 sp 00007ffd3d2f1c90 error 6 in libfoo.so[1134,55b+1000]")};
+  e.kernel = {
+      *parse_kernel_record("python3[9]: segfault at 7ffd3d2f1c9c ip 000055bfa7083134 sp "
+                           "00007ffd3d2f1c90 error 6 in libfoo.so[1134,55b+1000]")};
   EXPECT_EQ(verdict(e).confidence, Confidence::kCertain);
-  e.kernel = {*parse_kernel_record("python3[9]: segfault at 10 ip 000055bfa7083134 sp 00007ffd3d2f1c90 error 6 in libfoo.so[1134,55b+1000]")};
+  e.kernel = {
+      *parse_kernel_record("python3[9]: segfault at 10 ip 000055bfa7083134 sp 00007ffd3d2f1c90 "
+                           "error 6 in libfoo.so[1134,55b+1000]")};
   EXPECT_EQ(verdict(e).cause, "segfault");
   EXPECT_NE(verdict(e).advice.find("libfoo.so"), std::string::npos);
 }
@@ -172,20 +186,32 @@ TEST(Rules, SessionLimits) {
 TEST(Rules, TextOfTheCatalogue) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "gpu-memory"},
-      {"tensorflow.python.framework.errors_impl.UnknownError: Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR", "gpu"},
-      {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.5 GiB for an array with shape (1, 2) and data type float64", "array-too-large"},
+      {"tensorflow.python.framework.errors_impl.UnknownError: Could not create cudnn handle: "
+       "CUDNN_STATUS_INTERNAL_ERROR",
+       "gpu"},
+      {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.5 GiB for an array with "
+       "shape (1, 2) and data type float64",
+       "array-too-large"},
       {"OSError: [Errno 24] Too many open files: 'x.jpg'", "fd-limit"},
       {"RuntimeError: received 0 items of ancdata", "fd-limit"},
       {"OSError: [Errno 28] No space left on device", "disk-full"},
-      {"RuntimeError: [enforce fail at inline_container.cc:300] . PytorchStreamWriter failed writing file data/2", "disk-full"},
-      {"RuntimeError: DataLoader worker (pid 4242) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory", "worker-killed"},
+      {"RuntimeError: [enforce fail at inline_container.cc:300] . PytorchStreamWriter failed "
+       "writing file data/2",
+       "disk-full"},
+      {"RuntimeError: DataLoader worker (pid 4242) is killed by signal: Bus error. It is possible "
+       "that dataloader's workers are out of shared memory",
+       "worker-killed"},
       {"OSError: image file is truncated (3 bytes not processed)", "bad-sample"},
-      {"RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory", "corrupt-file"},
+      {"RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central "
+       "directory",
+       "corrupt-file"},
       {"EOFError: Ran out of input", "corrupt-file"},
-      {"BlockingIOError: [Errno 11] Unable to open file (unable to lock file, errno = 11)", "io-error"},
+      {"BlockingIOError: [Errno 11] Unable to open file (unable to lock file, errno = 11)",
+       "io-error"},
       {"FileExistsError: [Errno 17] File exists: '/000010_locals'", "stale-shm"},
       {"FileExistsError: [Errno 17] File exists: '/data/run/x'", "python-exception"},
-      {"ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory", "import-error"},
+      {"ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory",
+       "import-error"},
       {"RuntimeError: can't start new thread", "thread-limit"},
       {"OSError: [Errno 12] Cannot allocate memory", "fork-memory"},
       {"ConnectionResetError: [Errno 104] Connection reset by peer", "network"},
@@ -197,7 +223,9 @@ TEST(Rules, TextOfTheCatalogue) {
   for (const auto& [line, cause] : cases) {
     Evidence e;
     e.exit.number = 1;
-    e.stderr_tail = "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    main()\n" + line + "\n";
+    e.stderr_tail =
+        "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    main()\n" +
+        line + "\n";
     EXPECT_EQ(verdict(e).cause, cause) << line;
   }
 }
@@ -205,19 +233,23 @@ TEST(Rules, TextOfTheCatalogue) {
 TEST(Rules, NativeTexts) {
   Evidence e;
   e.exit = {.signaled = true, .number = SIGABRT};
-  e.stderr_tail = "OMP: Error #15: Initializing libiomp5.so, but found libgomp.so.1 already initialized.\n";
+  e.stderr_tail =
+      "OMP: Error #15: Initializing libiomp5.so, but found libgomp.so.1 already initialized.\n";
   EXPECT_EQ(verdict(e).cause, "duplicate-openmp");
   e.stderr_tail = "2026-01-01 F tensorflow/core/framework/tensor.cc:681] Check failed: 1 == 2\n";
   EXPECT_EQ(verdict(e).cause, "framework-check");
   e.exit = {.signaled = true, .number = SIGBUS};
-  e.kernel = {*parse_kernel_record("Memory failure: 0x12345: recovery action for dirty page: Failed")};
+  e.kernel = {
+      *parse_kernel_record("Memory failure: 0x12345: recovery action for dirty page: Failed")};
   EXPECT_EQ(verdict(e).cause, "bad-ram");
 }
 
 TEST(Rules, EarlierTroubleIsNotTheCause) {
   Evidence e;
   e.exit.number = 1;
-  e.stderr_tail = "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nMemoryError: handled and logged\n";
+  e.stderr_tail =
+      "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nMemoryError: handled and "
+      "logged\n";
   for (int i = 0; i < 30; ++i) e.stderr_tail += "step " + std::to_string(i) + "\n";
   e.stderr_tail += "error: target accuracy not reached\n";
   EXPECT_EQ(verdict(e).cause, "exited");
@@ -245,12 +277,17 @@ TEST(Rules, EveryDeathGetsAVerdictAndCausesAreNamedOnce) {
     }
   }
   std::set<std::string> seen;
-  for (const Rule& rule : death_rules()) EXPECT_TRUE(seen.insert(std::string(rule.title)).second) << rule.title;
+  for (const Rule& rule : death_rules())
+    EXPECT_TRUE(seen.insert(std::string(rule.title)).second) << rule.title;
 }
 
 TEST(Words, NanLosses) {
-  for (const char* line : {"loss: nan", "step 3 loss=nan acc 0.1", "val_loss: inf", "{\"loss\": NaN}", "train loss: -inf", "Loss is nan"}) EXPECT_TRUE(tells_nan_loss(line)) << line;
-  for (const char* line : {"loss: 0.31", "lossless nan", "no loss of information", "loss: info", "nan values: 0, loss 0.2", "loss: nano"}) EXPECT_FALSE(tells_nan_loss(line)) << line;
+  for (const char* line : {"loss: nan", "step 3 loss=nan acc 0.1", "val_loss: inf",
+                           "{\"loss\": NaN}", "train loss: -inf", "Loss is nan"})
+    EXPECT_TRUE(tells_nan_loss(line)) << line;
+  for (const char* line : {"loss: 0.31", "lossless nan", "no loss of information", "loss: info",
+                           "nan values: 0, loss 0.2", "loss: nano"})
+    EXPECT_FALSE(tells_nan_loss(line)) << line;
 }
 
 TEST(Words, ProgressBarsAndEscapesAreCleaned) {
@@ -258,7 +295,9 @@ TEST(Words, ProgressBarsAndEscapesAreCleaned) {
   EXPECT_EQ(lines, (std::vector<std::string>{"red", " 10%", " 20%", "100%", "end"}));
 }
 
-Verdict of(const char* cause, Retry retry) { return {cause, cause, Confidence::kCertain, "", "", retry}; }
+Verdict of(const char* cause, Retry retry) {
+  return {cause, cause, Confidence::kCertain, "", "", retry};
+}
 
 TEST(Heal, Policy) {
   const HealPolicy policy{.max_restarts = 5};
@@ -275,7 +314,8 @@ TEST(Heal, Policy) {
 
 TEST(Heal, PoisonAtTheSameStep) {
   const HealPolicy policy{.max_restarts = 9};
-  std::vector<Attempt> attempts{{"segfault", 40, true, 10}, {"segfault", 40, true, 3}, {"segfault", 40, true, 3}};
+  std::vector<Attempt> attempts{
+      {"segfault", 40, true, 10}, {"segfault", 40, true, 3}, {"segfault", 40, true, 3}};
   const Decision decision = decide(policy, attempts, of("segfault", Retry::kTransient));
   EXPECT_FALSE(decision.restart);
   EXPECT_NE(decision.reason.find("step 40"), std::string::npos);
