@@ -199,6 +199,7 @@ class Attempt {
         break;
       if (polls.front().revents != 0) read_signals();
       streams_.handle(polls, seen());
+      if (streams_.take_suspend_request()) stop_ourselves();
       if (dead_ || monotonic_seconds() < next_tick) continue;
       tick_length = std::min(kTick, tick_length * 2);
       tick(tick_length);
@@ -329,7 +330,7 @@ class Attempt {
   // Ctrl-Z: the child stopped, so the guard stops too and the shell gets its terminal back.
   void stop_ourselves() {
     streams_.suspend();
-    ::kill(streams_.shares_group() ? pid_ : -pid_, SIGTSTP);
+    ::kill(streams_.shares_group() ? pid_ : -pid_, streams_.interactive() ? SIGSTOP : SIGTSTP);
     ::raise(SIGSTOP);
   }
 

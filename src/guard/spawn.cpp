@@ -194,7 +194,7 @@ Spawned spawn(const SpawnOptions& options, Streams& streams) {
     report = next;
   }
   ::close(report_pipe[0]);
-  streams.parent_after_fork();
+  streams.parent_after_fork(result.pid);
   result.in_cgroup = report.in_cgroup;
   if (report.error != 0) {
     ::waitpid(result.pid, nullptr, 0);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pty.h>
@@ -179,7 +180,8 @@ void Streams::become_child() {
   if (relay_[2].child_end >= 0) ::dup2(relay_[2].child_end, 2);
 }
 
-void Streams::parent_after_fork() {
+void Streams::parent_after_fork(pid_t child) {
+  child_ = child;
   for (Relay& relay : relay_) close_fd(relay.child_end);
 }
 
@@ -246,11 +248,25 @@ void Streams::handle(const std::vector<pollfd>& polls, const Seen& seen) {
   }
 }
 
+// A shell inside handles Ctrl-Z for its own jobs, an editor reads it as a key; only a plain program needs our help.
+bool Streams::child_is_orphaned_foreground() const {
+  termios settings{};
+  return ::tcgetattr(relay_[0].from, &settings) == 0 && (settings.c_lflag & ISIG) != 0 &&
+         ::tcgetpgrp(relay_[0].from) == child_;
+}
+
+bool Streams::take_suspend_request() { return std::exchange(suspend_requested_, false); }
+
 void Streams::relay_keys() {
   std::array<char, 4096> keys;
   const ssize_t got = ::read(0, keys.data(), keys.size());
   if (got <= 0) {
     if (got == 0 || (errno != EINTR && errno != EAGAIN)) input_open_ = false;
+    return;
+  }
+  if (const auto* stop = std::find(keys.data(), keys.data() + got, '\x1a');
+      stop != keys.data() + got && child_is_orphaned_foreground()) {
+    suspend_requested_ = true;
     return;
   }
   // The child's terminal takes keys as fast as a person types; a paste larger than its queue waits

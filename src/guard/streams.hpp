@@ -44,7 +44,7 @@ class Streams {
 
   void open();          // before the fork
   void become_child();  // in the child: session, controlling terminal, descriptors
-  void parent_after_fork();
+  void parent_after_fork(pid_t child);
   void close();  // after the attempt; the terminal gets its settings back
 
   bool interactive() const { return interactive_; }
@@ -57,6 +57,8 @@ class Streams {
   bool drain(const Seen& seen);  // reads what is there; true while a writer is left
 
   void window_changed();
+  // Ctrl-Z was typed for the child. In a session of its own it is an orphaned group, which the kernel does not stop.
+  bool take_suspend_request();
   void suspend();  // terminal back to the shell's settings
   void resume();
 
@@ -81,6 +83,7 @@ class Streams {
   void read_from(Relay& relay, int stream, const Seen& seen);
   void write_out(Relay& relay);
   void relay_keys();
+  bool child_is_orphaned_foreground() const;
   void enter_raw();
   std::string file_tail(int fd) const;
 
@@ -92,6 +95,8 @@ class Streams {
   std::array<std::int64_t, 3> file_begin_{};
   bool merged_ = false;  // stdout and stderr are one
   bool at_line_start_ = true;
+  bool suspend_requested_ = false;
+  pid_t child_ = -1;
 };
 
 }  // namespace surefit::guard
