@@ -297,6 +297,7 @@ class Attempt {
           break;
         case SIGCONT:
           streams_.resume();
+          sampler_->resumed();
           ::kill(streams_.shares_group() ? pid_ : -pid_, SIGCONT);
           break;
         case SIGTSTP:
@@ -378,7 +379,7 @@ class Attempt {
     Evidence& e = sampler_->evidence();
     e.stderr_tail = streams_.stderr_tail();
     e.stdout_tail = streams_.stdout_tail();
-    if (!e.nan_seen) notices_.look_at_tail(e);
+    if (!e.nan_seen) notices_.look_at_tail(e);  // of streams that were not relayed
     streams_.close();
     janitor_.stop();
     group_.remove();

@@ -101,10 +101,10 @@ void Notices::look_at_output(std::string_view bytes, Evidence& e) {
 void Notices::look_at_tail(Evidence& e) {
   for (const std::string* tail : {&e.stdout_tail, &e.stderr_tail}) {
     for (const std::string& line : last_lines(*tail, 20)) {
-      if (!e.nan_seen && tells_nan_loss(line)) {
-        e.nan_seen = true;
-        e.nan_line = line;
-      }
+      if (e.nan_seen || !tells_nan_loss(line)) continue;
+      e.nan_seen = true;
+      e.nan_line = line;
+      once("nan", "the loss is no longer finite: " + line);
     }
   }
 }

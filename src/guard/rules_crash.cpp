@@ -105,7 +105,10 @@ std::optional<Finding> bad_alloc(const Evidence& e) {
       e.stderr_tail,
       {"std::bad_alloc", "std::bad_array_new_length", "DefaultCPUAllocator: can't allocate memory",
        "DefaultCPUAllocator: not enough memory", "tcmalloc: large alloc", "memory allocation of",
-       "OpenBLAS error: Memory allocation still failed"});
+       "OpenBLAS error: Memory allocation still failed", "heap out of memory",
+       "java.lang.OutOfMemoryError", "Cannot allocate memory"},
+      // A program that goes on after a refusal and fails later of something else said more since.
+      fault(e, SIGABRT) ? 25 : 4);
   if (!text || (!fault(e, SIGABRT) && e.exit.number == 0)) return std::nullopt;
   if (!e.exit.signaled && last_python_error(e.stderr_tail) &&
       text->find("DefaultCPUAllocator") == std::string::npos)
@@ -337,7 +340,8 @@ constexpr std::array kRules{
     Rule{"fork-memory", "no memory to fork", Retry::kLessMemory, fork_memory},
     Rule{"duplicate-openmp", "two OpenMP runtimes", Retry::kNever, duplicate_openmp},
     Rule{"allocation-refused", "an allocation was refused", Retry::kLessMemory, bad_alloc},
-    Rule{"heap-corruption", "heap corruption", Retry::kTransient, heap_corruption},
+    Rule{"heap-corruption", "memory corruption (heap or stack)", Retry::kTransient,
+         heap_corruption},
     Rule{"framework-check", "fatal check inside the framework", Retry::kTransient, framework_check},
     Rule{"uncaught-exception", "uncaught C++ exception (std::terminate)", Retry::kNever,
          cxx_terminate},

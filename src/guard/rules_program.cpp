@@ -244,9 +244,9 @@ std::optional<Finding> nan_loss(const Evidence& e) {
     const bool nan = lower.find("nan") != std::string::npos ||
                      lower.find("non-finite") != std::string::npos ||
                      lower.find("not finite") != std::string::npos;
-    const bool about =
-        lower.find("loss") != std::string::npos || lower.find("gradient") != std::string::npos ||
-        lower.find("grad") != std::string::npos || lower.find("nan") != std::string::npos;
+    const bool about = lower.find("loss") != std::string::npos ||
+                       lower.find("grad") != std::string::npos ||
+                       type_is(*error, {"FloatingPointError"});
     const bool word = lower.find("nan ") != std::string::npos || lower.ends_with("nan") ||
                       lower.find("non-finite") != std::string::npos ||
                       lower.find("not finite") != std::string::npos ||
@@ -320,12 +320,29 @@ std::optional<Finding> wrapped_signal(const Evidence& e) {
                      : "run the inner command directly under surefit run to learn more"};
 }
 
+// timeout(1) says 124.
+std::optional<Finding> timeout_tool(const Evidence& e) {
+  if (e.exit.number != 124 || e.program != "timeout") return std::nullopt;
+  return Finding{kCertain,
+                 fmt::format("timeout(1) ended its command after {}", format_duration(e.elapsed_s)),
+                 "give timeout more time; surefit run --max-time does the same and tells more"};
+}
+
+// The dynamic loader's last words.
+std::optional<Finding> loader(const Evidence& e) {
+  const auto text = line_with_any(
+      e.stderr_tail,
+      {"error while loading shared libraries", "version `GLIBC", "symbol lookup error"}, 5);
+  if (!text || e.exit.number == 0) return std::nullopt;
+  return Finding{kCertain, *text,
+                 "a shared library is missing or of another version: install its package or a "
+                 "build for this system, or set LD_LIBRARY_PATH"};
+}
+
 std::optional<Finding> shell_not_found(const Evidence& e) {
   if (e.exit.number != 127 && e.exit.number != 126) return std::nullopt;
-  const auto text = line_with_any(e.stderr_tail,
-                                  {"not found", "No such file", "cannot execute",
-                                   "ermission denied", "error while loading shared libraries"},
-                                  5);
+  const auto text = line_with_any(
+      e.stderr_tail, {"not found", "No such file", "cannot execute", "ermission denied"}, 5);
   if (!text) return std::nullopt;
   const bool library = text->find("shared libraries") != std::string::npos;
   return Finding{kCertain, *text,
@@ -384,6 +401,8 @@ constexpr std::array kRules{
     Rule{"recursion", "Python recursion too deep", Retry::kNever, python_recursion},
     Rule{"interrupted", "interrupted (KeyboardInterrupt)", Retry::kNever, python_interrupt},
     Rule{"network", "network failure", Retry::kTransient, network},
+    Rule{"timeout-tool", "stopped by timeout(1)", Retry::kNever, timeout_tool},
+    Rule{"missing-library", "a shared library is missing", Retry::kNever, loader},
     Rule{"shell-not-found", "a command was not found or could not run", Retry::kNever,
          shell_not_found},
     Rule{"missing-file", "a file is missing", Retry::kNever, missing_file},

@@ -2,6 +2,7 @@
 #include "guard/sampler.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
@@ -70,9 +71,32 @@ void Sampler::tick() {
   }
 }
 
-void Sampler::sample_memory(double now) {
+void Sampler::resumed() {
+  busy_at_ = monotonic_seconds();
+}
+
+void Sampler::find_tree(double now) {
+  // The own group lists its members in one read; a walk asks every thread of every process for its
+  // children.
+  if (!options_.own_group.empty()) {
+    const std::string text = slurp(options_.own_group + "/cgroup.procs");
+    tree_ = {options_.root};
+    const char* at = text.c_str();
+    for (char* end = nullptr; *at != '\0'; at = *end == '\n' ? end + 1 : end) {
+      const auto pid = static_cast<pid_t>(std::strtol(at, &end, 10));
+      if (end == at) break;
+      if (pid != options_.root) tree_.push_back(pid);
+    }
+    return;
+  }
+  if (now < next_walk_) return;
+  next_walk_ = now + 1;
   tree_ = tree_of(options_.whole_guard ? ::getpid() : options_.root);
   if (options_.whole_guard) tree_.erase(tree_.begin());
+}
+
+void Sampler::sample_memory(double now) {
+  find_tree(now);
   std::uint64_t rss = 0, workers = 0;
   int threads = 0, alive = 0;
   for (const pid_t pid : tree_) {

@@ -34,7 +34,8 @@ class Sampler {
   explicit Sampler(SamplerOptions options);
   void attach(pid_t root);
 
-  void tick();  // cheap; looks at the clock itself
+  void tick();     // cheap; looks at the clock itself
+  void resumed();  // after Ctrl-Z: the time stopped is no hang
   void output_seen(std::size_t bytes) { output_bytes_ += bytes; }
   // After the death and before the zombie is reaped: the last counters.
   void finish();
@@ -56,6 +57,7 @@ class Sampler {
   void sample_progress(double now, double cpu_seconds, std::uint64_t io);
   void read_groups(bool begin);
   void read_kernel_log();
+  void find_tree(double now);
 
   SamplerOptions options_;
   Evidence evidence_;
@@ -67,7 +69,7 @@ class Sampler {
   std::set<pid_t> known_;
   std::vector<KernelRecord>
       unclear_;  // of pids never seen: taken only if a wrapper reports a signal
-  double start_ = 0, next_second_ = 0, next_slow_ = 0, last_second_ = 0;
+  double start_ = 0, next_second_ = 0, next_slow_ = 0, next_walk_ = 0, last_second_ = 0;
   double busy_at_ = 0;
   double last_cpu_ = 0;
   std::uint64_t last_io_ = 0, output_bytes_ = 0, last_output_ = 0;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pty.h>
@@ -12,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "surefit/error.hpp"
 
@@ -248,14 +248,17 @@ void Streams::handle(const std::vector<pollfd>& polls, const Seen& seen) {
   }
 }
 
-// A shell inside handles Ctrl-Z for its own jobs, an editor reads it as a key; only a plain program needs our help.
+// A shell inside handles Ctrl-Z for its own jobs, an editor reads it as a key; only a plain program
+// needs our help.
 bool Streams::child_is_orphaned_foreground() const {
   termios settings{};
   return ::tcgetattr(relay_[0].from, &settings) == 0 && (settings.c_lflag & ISIG) != 0 &&
          ::tcgetpgrp(relay_[0].from) == child_;
 }
 
-bool Streams::take_suspend_request() { return std::exchange(suspend_requested_, false); }
+bool Streams::take_suspend_request() {
+  return std::exchange(suspend_requested_, false);
+}
 
 void Streams::relay_keys() {
   std::array<char, 4096> keys;
@@ -347,7 +350,15 @@ std::string Streams::file_tail(int fd) const {
     text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
   }
   ::close(file);
-  return text;
+  // The guard writes to the same file; its words are not the program's.
+  std::string words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    if (!line.starts_with("surefit: ")) words += line;
+    at = end;
+  }
+  return words;
 }
 
 std::string Streams::stdout_tail() const {

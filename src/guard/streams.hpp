@@ -57,7 +57,8 @@ class Streams {
   bool drain(const Seen& seen);  // reads what is there; true while a writer is left
 
   void window_changed();
-  // Ctrl-Z was typed for the child. In a session of its own it is an orphaned group, which the kernel does not stop.
+  // Ctrl-Z was typed for the child. In a session of its own it is an orphaned group, which the
+  // kernel does not stop.
   bool take_suspend_request();
   void suspend();  // terminal back to the shell's settings
   void resume();

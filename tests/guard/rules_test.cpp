@@ -218,6 +218,8 @@ TEST(Rules, TextOfTheCatalogue) {
       {"FloatingPointError: loss is nan, stopping training", "nan-loss"},
       {"ValueError: name 'nancy' is not known", "python-exception"},
       {"KeyError: 'loss'", "python-exception"},
+      {"ValueError: Input contains NaN", "python-exception"},
+      {"ValueError: gradients are not finite", "nan-loss"},
       {"PermissionError: [Errno 13] Permission denied: '/root/x'", "permission"},
   };
   for (const auto& [line, cause] : cases) {
