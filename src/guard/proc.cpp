@@ -199,6 +199,9 @@ ProcessLimits read_limits(pid_t pid) {
 }
 
 std::string waiting_for(pid_t pid) {
+  if (const auto stat = read_stat(pid); stat && (stat->state == 'T' || stat->state == 't')) {
+    return "SIGCONT: it is stopped";
+  }
   std::string_view text = proc_text(pid, "syscall");
   if (text.empty() || text.starts_with("running")) return {};
   const std::string_view number_text = next_word(text);

@@ -295,6 +295,13 @@ std::optional<Finding> segfault(const Evidence& e) {
                                record->object.empty() ? "native code" : record->object,
                                null ? " (null pointer)" : "")};
   }
+  // faulthandler catches the signal first, so the kernel does not log it; but it tells the Python
+  // line.
+  if (const auto fatal = line_with(e.stderr_tail, "Fatal Python error: ", 60)) {
+    const auto frame = line_with(e.stderr_tail, "  File \"", 60);
+    return Finding{kCertain, *fatal + (frame ? "; outermost frame:" + *frame : std::string()),
+                   "a crash in a native library called from there: update it"};
+  }
   return Finding{
       e.exit.signaled ? kCertain : kProbable,
       fmt::format("{}{}", e.exit.signaled ? "SIGSEGV" : "exit status 139: a child died of SIGSEGV",

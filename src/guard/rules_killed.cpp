@@ -52,6 +52,8 @@ std::optional<Finding> hang(const Evidence& e) {
       fmt::format("no CPU, no I/O, no output{} for {}", e.heartbeat ? ", no heartbeat" : "",
                   format_duration(e.idle_s));
   if (!e.waiting.empty()) evidence += "; main thread waits for " + e.waiting;
+  if (e.processes_lost > 0)
+    evidence += fmt::format("; {} of its processes ended before", e.processes_lost);
   return Finding{kProbable, evidence,
                  "a deadlock, often fork with OpenMP or OpenCV threads: try OMP_NUM_THREADS=1, "
                  "cv2.setNumThreads(0), or "
@@ -116,7 +118,10 @@ std::string counters_line(const Evidence& e, const OomCount& count) {
 }
 
 std::optional<Finding> worker_oom(const Evidence& e) {
-  if (died_of_or_wrapped(e, SIGKILL) || e.exit.signaled || e.exit.number == 0) return std::nullopt;
+  // A parent that waits forever for its killed worker is stopped as hung; the kill is the cause.
+  const bool hung = e.action == GuardAction::kHang;
+  const bool failed = !died_of_or_wrapped(e, SIGKILL) && !e.exit.signaled && e.exit.number != 0;
+  if (!hung && !failed) return std::nullopt;
   const OomCount count = count_ooms(e);
   const KernelRecord* record = e.kernel_record(Kind::kMemcgOom);
   if (record == nullptr) record = e.kernel_record(Kind::kHostOom);
@@ -324,11 +329,11 @@ std::optional<Finding> plain_signal(const Evidence& e) {
 constexpr std::array kRules{
     Rule{"cannot-execute", "the command could not be started", Retry::kNever, cannot_execute},
     Rule{"time-limit", "stopped at the guard's time limit", Retry::kNever, time_limit},
+    Rule{"worker-oom", "a worker process was killed for memory", Retry::kLessMemory, worker_oom},
     Rule{"hang", "hung, and stopped by the guard", Retry::kTransient, hang},
     Rule{"leak-restart", "stopped by the guard before the leak hit the limit", Retry::kTransient,
          leak_restart},
     Rule{"memory-limit", "stopped at the guard's memory limit", Retry::kLessMemory, guard_memory},
-    Rule{"worker-oom", "a worker process was killed for memory", Retry::kLessMemory, worker_oom},
     Rule{"memory-limit", "killed at the memory limit (cgroup OOM)", Retry::kLessMemory,
          memory_limit},
     Rule{"host-memory", "the machine ran out of memory (host OOM)", Retry::kLessMemory,

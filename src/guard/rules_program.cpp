@@ -221,9 +221,10 @@ std::optional<Finding> stale_shm(const Evidence& e) {
 }
 
 std::optional<Finding> worker_killed(const Evidence& e) {
-  const auto text = said(
-      e, {"is killed by signal", "exited unexpectedly", "BrokenProcessPool", "terminated abruptly",
-          "died unexpectedly", "Worker exited prematurely", "WorkerLostError"});
+  const auto text =
+      said(e, {"is killed by signal", "code -9", "exitcode -9", "exitcode=-9", "exitcode: -9",
+               "exited unexpectedly", "BrokenProcessPool", "terminated abruptly",
+               "died unexpectedly", "Worker exited prematurely", "WorkerLostError"});
   if (!text) return std::nullopt;
   const OomCount count = count_ooms(e);
   return Finding{text->find("signal") != std::string::npos ? kCertain : kProbable,
