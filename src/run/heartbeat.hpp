@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one record that a trainer and its guard share: a small mapped file in the run directory. The trainer writes it
-// at every step without a system call or an allocation; the guard reads it while the trainer lives and after it died.
+// The one record that a trainer and its guard share: a small mapped file in the run directory. The
+// trainer writes it at every step without a system call or an allocation; the guard reads it while
+// the trainer lives and after it died.
 #pragma once
 
 #include <array>
@@ -41,7 +42,8 @@ struct Heartbeat {
 
 class HeartbeatWriter {
  public:
-  // Creates or replaces the file; its blocks are reserved, so that a full disk cannot turn a beat into SIGBUS.
+  // Creates or replaces the file; its blocks are reserved, so that a full disk cannot turn a beat
+  // into SIGBUS.
   explicit HeartbeatWriter(const std::string& path);
   ~HeartbeatWriter();
   HeartbeatWriter(const HeartbeatWriter&) = delete;
@@ -53,7 +55,8 @@ class HeartbeatWriter {
   void* map_ = nullptr;
 };
 
-// Nothing where the file is missing, short, of another version, or was being written at each of several tries.
+// Nothing where the file is missing, short, of another version, or was being written at each of
+// several tries.
 std::optional<Heartbeat> read_heartbeat(const std::string& path);
 
 }  // namespace surefit

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/heartbeat.hpp"
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cmath>
+#include <fcntl.h>
 #include <thread>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
 
 #include "surefit/error.hpp"
 
 namespace surefit {
 namespace {
 
-std::string scratch(const char* name) { return testing::TempDir() + name + std::to_string(::getpid()); }
+std::string scratch(const char* name) {
+  return testing::TempDir() + name + std::to_string(::getpid());
+}
 
 TEST(Heartbeat, ReaderSeesWhatTheWriterBeat) {
   const std::string path = scratch("heartbeat");
