@@ -223,7 +223,7 @@ class Element {
 };
 
 struct ShuffleOptions {
-  std::optional<std::uint64_t> seed;     // default: the seed of the run
+  std::optional<std::uint64_t> seed = {};     // default: the seed of the run
   bool reshuffle_each_iteration = true;  // another order in every epoch
 };
 
@@ -243,6 +243,7 @@ using RandomMapFunction =
     std::function<void(Sample&, Random&)>;  // randomness keyed by (seed, epoch, sample)
 
 class DatasetIterator;
+class Transform;  // surefit/image.hpp
 
 class Dataset {
  public:
@@ -265,6 +266,7 @@ class Dataset {
   Dataset map(MapFunction function, MapOptions options = {}) const;
   Dataset map(MapFunction function, std::int64_t num_parallel_calls) const;
   Dataset map(RandomMapFunction function, MapOptions options = {}) const;
+  Dataset map(const Transform& transform, std::int64_t num_parallel_calls = AUTOTUNE) const;
   Dataset batch(std::uint64_t batch_size, BatchOptions options = {}) const;
   Dataset take(std::uint64_t count) const;
   Dataset skip(std::uint64_t count) const;

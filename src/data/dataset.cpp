@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "surefit/data.hpp"
+#include "surefit/image.hpp"
 
 #include "base/thread_pool.hpp"
 #include "data/node.hpp"
@@ -27,6 +28,9 @@ Dataset Dataset::map(MapFunction function, std::int64_t num_parallel_calls) cons
 }
 Dataset Dataset::map(RandomMapFunction function, MapOptions options) const {
   return Dataset(data::make_random_map(node_, std::move(function), std::move(options)));
+}
+Dataset Dataset::map(const Transform& transform, std::int64_t num_parallel_calls) const {
+  return Dataset(data::make_transform(node_, transform, num_parallel_calls));
 }
 Dataset Dataset::batch(std::uint64_t batch_size, BatchOptions options) const {
   return Dataset(data::make_batch(node_, batch_size, options));

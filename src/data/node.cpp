@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/units.hpp"
+#include "data/images/resize.hpp"
 
 namespace surefit::data {
 namespace {
@@ -31,7 +32,27 @@ class PositionCursor final : public Cursor {
   Position at_;
 };
 
+class ElementwiseCursor final : public Cursor {
+ public:
+  ElementwiseCursor(const Node& node, std::unique_ptr<Cursor> input)
+      : node_(node), input_(std::move(input)) {}
+  bool next(Sample& out, Worker& worker) override {
+    if (!input_->next(out, worker)) return false;
+    node_.apply(out, worker);
+    return true;
+  }
+  void skip(std::uint64_t count, Worker& worker) override { input_->skip(count, worker); }
+
+ private:
+  const Node& node_;
+  std::unique_ptr<Cursor> input_;
+};
+
 }  // namespace
+
+std::unique_ptr<Cursor> open_elementwise(const Node& node, std::uint64_t pass, Worker& worker) {
+  return std::make_unique<ElementwiseCursor>(node, node.input().open(pass, worker));
+}
 
 bool Meter::try_take(std::uint64_t bytes) {
   std::uint64_t used = used_.load(std::memory_order_relaxed);
@@ -58,6 +79,11 @@ void Meter::take(std::uint64_t bytes) {
 void Meter::give(std::uint64_t bytes) {
   used_.fetch_sub(bytes, std::memory_order_relaxed);
 }
+
+Worker::Worker(std::uint64_t seed, Meter& meter, Env& env)
+    : seed_(seed), meter_(&meter), env_(&env), resizer_(std::make_unique<StreamResizer>()) {}
+Worker::~Worker() = default;
+Worker::Worker(Worker&&) noexcept = default;
 
 void Worker::charge(std::uint32_t op, double seconds) {
   if (op >= times_.size()) times_.resize(op + 1);

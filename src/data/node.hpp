@@ -38,6 +38,23 @@ class Meter {
   std::atomic<std::uint64_t> used_{0}, peak_{0};
 };
 
+// Memory of a library's for the duration of a scope.
+class MeteredScope {
+ public:
+  MeteredScope(Meter* meter, std::uint64_t bytes) : meter_(meter), bytes_(bytes) {
+    if (meter_ != nullptr) meter_->take(bytes_);
+  }
+  ~MeteredScope() {
+    if (meter_ != nullptr) meter_->give(bytes_);
+  }
+  MeteredScope(const MeteredScope&) = delete;
+  MeteredScope& operator=(const MeteredScope&) = delete;
+
+ private:
+  Meter* meter_;
+  std::uint64_t bytes_;
+};
+
 // A buffer that stays resident while a pipeline runs, for the plan's ledger.
 struct LedgerEntry {
   std::string name;
@@ -58,6 +75,7 @@ struct ServiceTime {
 
 class Worker;
 class Quarantine;
+class StreamResizer;
 
 // The pool and one worker for each of its threads.
 struct Team {
@@ -69,12 +87,15 @@ struct Team {
 // sheet. Not synchronised.
 class Worker {
  public:
-  Worker(std::uint64_t seed, Meter& meter, Env& env) : seed_(seed), meter_(&meter), env_(&env) {}
-  Worker(Worker&&) = default;
+  Worker(std::uint64_t seed, Meter& meter, Env& env);
+  ~Worker();
+  Worker(Worker&&) noexcept;
 
   std::uint64_t seed() const { return seed_; }
   Meter& meter() { return *meter_; }
   Env& env() { return *env_; }
+  StreamResizer& resizer() { return *resizer_; }
+  std::string& text() { return text_; }  // a scratch string whose memory is reused
   void charge(std::uint32_t op, double seconds);
   const std::vector<ServiceTime>& times() const { return times_; }
 
@@ -109,6 +130,8 @@ class Worker {
   Quarantine* quarantine_ = nullptr;
   std::vector<ServiceTime> times_;
   std::vector<std::unique_ptr<Sample>> samples_;
+  std::unique_ptr<StreamResizer> resizer_;
+  std::string text_;
   std::size_t lent_ = 0;
 };
 
@@ -163,6 +186,9 @@ class Node : public std::enable_shared_from_this<Node> {
   std::uint32_t op_ = 0;
 };
 
+// The cursor of an elementwise node: its input's, with apply() on top.
+std::unique_ptr<Cursor> open_elementwise(const Node& node, std::uint64_t pass, Worker& worker);
+
 using NodePtr = std::shared_ptr<const Node>;
 
 // Makers, one per file.
@@ -175,6 +201,7 @@ NodePtr make_repeat(NodePtr input, std::optional<std::uint64_t> count);
 NodePtr make_prefetch(NodePtr input, std::int64_t buffer_size);
 NodePtr make_map(NodePtr input, MapFunction function, MapOptions options);
 NodePtr make_random_map(NodePtr input, RandomMapFunction function, MapOptions options);
+NodePtr make_transform(NodePtr input, const Transform& transform, std::int64_t num_parallel_calls);
 NodePtr make_batch(NodePtr input, std::uint64_t batch_size, BatchOptions options);
 
 // The whole pipeline from source to `node`: "arrays(60000) > shuffle(60000) > batch(32)".

@@ -65,22 +65,7 @@ class Map final : public Node {
   }
 
   std::unique_ptr<Cursor> open(std::uint64_t pass, Worker& worker) const override {
-    class MapCursor final : public Cursor {
-     public:
-      MapCursor(const Map& node, std::unique_ptr<Cursor> input)
-          : node_(node), input_(std::move(input)) {}
-      bool next(Sample& out, Worker& worker) override {
-        if (!input_->next(out, worker)) return false;
-        node_.apply(out, worker);
-        return true;
-      }
-      void skip(std::uint64_t count, Worker& worker) override { input_->skip(count, worker); }
-
-     private:
-      const Map& node_;
-      std::unique_ptr<Cursor> input_;
-    };
-    return std::make_unique<MapCursor>(*this, input().open(pass, worker));
+    return open_elementwise(*this, pass, worker);
   }
 
  private:
