@@ -112,7 +112,7 @@ enum class Subset { kAll, kTraining, kValidation };
 struct ImageDirectoryOptions {
   LabelMode label_mode = LabelMode::kInt;
   std::vector<std::string> class_names = {};  // default: the folders, sorted
-  std::int64_t channels = 3;             // color_mode: 1 grayscale, 3 rgb, 4 rgba
+  std::int64_t channels = 3;                  // color_mode: 1 grayscale, 3 rgb, 4 rgba
   std::optional<std::uint64_t> batch_size = 32;
   std::int64_t height = 256, width = 256;
   bool shuffle = true;

@@ -8,6 +8,7 @@
 
 #include "base/check.hpp"
 #include "base/units.hpp"
+#include "data/cache.hpp"
 #include "data/images/resize.hpp"
 
 namespace surefit::data {
@@ -49,6 +50,15 @@ class ElementwiseCursor final : public Cursor {
 };
 
 }  // namespace
+
+void read_elementwise(const Node& node, Position at, Sample& out, Worker& worker) {
+  if (worker.cache() != nullptr && &worker.cache()->node() == &node) {
+    worker.cache()->read(at, out, worker);
+    return;
+  }
+  node.input().read(at, out, worker);
+  node.apply(out, worker);
+}
 
 std::unique_ptr<Cursor> open_elementwise(const Node& node, std::uint64_t pass, Worker& worker) {
   return std::make_unique<ElementwiseCursor>(node, node.input().open(pass, worker));
@@ -96,8 +106,9 @@ Sample& Worker::lend() {
   return *samples_[lent_++];
 }
 
-Node::Node(std::vector<std::shared_ptr<const Node>> inputs) : inputs_(std::move(inputs)) {
-  for (const auto& input : inputs_) op_ += input->op() + 1;
+Node::Node(std::vector<std::shared_ptr<const Node>> inputs, Kind kind)
+    : inputs_(std::move(inputs)), transparent_(kind == Kind::kTransparent) {
+  for (const auto& input : inputs_) op_ += input->op() + (transparent_ ? 0 : 1);
 }
 
 bool Node::random_access() const {
@@ -115,9 +126,14 @@ const Node* Node::forward(Position&, std::uint64_t) const {
   return nullptr;
 }
 
-std::uint64_t Node::id(Position at, std::uint64_t seed) const {
-  if (const Node* next = forward(at, seed)) return next->id(at, seed);
-  return elementwise() ? input().id(at, seed) : at.index;
+Position Node::locate(Position at, std::uint64_t seed) const {
+  if (const Node* next = forward(at, seed)) return next->locate(at, seed);
+  return elementwise() ? input().locate(at, seed) : at;
+}
+
+bool Node::varies() const {
+  return !deterministic() || std::any_of(inputs_.begin(), inputs_.end(),
+                                         [](const auto& input) { return input->varies(); });
 }
 
 std::unique_ptr<Cursor> Node::open(std::uint64_t pass, Worker&) const {

@@ -75,6 +75,7 @@ struct ServiceTime {
 
 class Worker;
 class Quarantine;
+class ReaderCache;
 class StreamResizer;
 
 // The pool and one worker for each of its threads.
@@ -103,6 +104,8 @@ class Worker {
   // nest.
   Team* team() const { return team_; }
   void set_team(Team* team) { team_ = team; }
+  ReaderCache* cache() const { return cache_; }
+  void set_cache(ReaderCache* cache) { cache_ = cache; }
   Quarantine* quarantine() const { return quarantine_; }
   void set_quarantine(Quarantine* quarantine) { quarantine_ = quarantine; }
 
@@ -128,6 +131,7 @@ class Worker {
   Env* env_;
   Team* team_ = nullptr;
   Quarantine* quarantine_ = nullptr;
+  ReaderCache* cache_ = nullptr;
   std::vector<ServiceTime> times_;
   std::vector<std::unique_ptr<Sample>> samples_;
   std::unique_ptr<StreamResizer> resizer_;
@@ -146,7 +150,10 @@ class Cursor {
 
 class Node : public std::enable_shared_from_this<Node> {
  public:
-  explicit Node(std::vector<std::shared_ptr<const Node>> inputs);
+  // kTransparent: the node changes no bits, so it may come and go without renumbering the random
+  // ones.
+  enum class Kind { kMeaningful, kTransparent };
+  explicit Node(std::vector<std::shared_ptr<const Node>> inputs, Kind kind = Kind::kMeaningful);
   virtual ~Node() = default;
 
   const std::vector<std::shared_ptr<const Node>>& inputs() const { return inputs_; }
@@ -160,15 +167,15 @@ class Node : public std::enable_shared_from_this<Node> {
       const = 0;                       // elements per pass; kInfiniteCardinality; nothing = unknown
   virtual bool random_access() const;  // default: when all inputs are
   virtual std::uint64_t fingerprint() const { return 0; }  // of a source's contents; 0 for verbs
-  virtual bool transparent() const { return false; }       // a resumed run may have it or not
+  bool transparent() const { return transparent_; }        // a resumed run may have it or not
 
   // Random access only; thread-safe for different workers. `at.index` is below size().
   virtual void read(Position at, Sample& out, Worker& worker) const;
   // Verbs that only choose positions rewrite `at` and return the input it now refers to; others
   // return null.
   virtual const Node* forward(Position& at, std::uint64_t seed) const;
-  // The stable number of the sample at a position, without reading it.
-  virtual std::uint64_t id(Position at, std::uint64_t seed) const;
+  // The stable number of the sample at a position and the pass of its source, without reading it.
+  virtual Position locate(Position at, std::uint64_t seed) const;
   virtual std::unique_ptr<Cursor> open(std::uint64_t pass, Worker& worker) const;
   // A hint that these bytes will be wanted soon.
   virtual void will_need(Position at, Worker& worker) const;
@@ -176,15 +183,25 @@ class Node : public std::enable_shared_from_this<Node> {
   // A verb that changes one element at a time, whatever its position, applies itself here.
   virtual bool elementwise() const { return false; }
   virtual void apply(Sample& sample, Worker& worker) const;
-  // False when what it does depends on the epoch: its results may not be cached.
+  // False when what it does to an element depends on the epoch: its results may not be cached.
   virtual bool deterministic() const { return true; }
+  // Another pass may bring other elements or another order.
+  virtual bool varies() const;
+  // Gives a cache in this node less room than it would take by itself.
+  virtual void limit_cache(std::uint64_t) const {}
+  virtual bool holds_cache() const { return false; }
 
   virtual std::vector<LedgerEntry> buffers() const { return {}; }
 
  private:
   std::vector<std::shared_ptr<const Node>> inputs_;
   std::uint32_t op_ = 0;
+  bool transparent_ = false;
 };
+
+// The element at a position of an elementwise node: from the reader's cache when that sits here,
+// else read and applied.
+void read_elementwise(const Node& node, Position at, Sample& out, Worker& worker);
 
 // The cursor of an elementwise node: its input's, with apply() on top.
 std::unique_ptr<Cursor> open_elementwise(const Node& node, std::uint64_t pass, Worker& worker);
@@ -202,6 +219,15 @@ NodePtr make_prefetch(NodePtr input, std::int64_t buffer_size);
 NodePtr make_map(NodePtr input, MapFunction function, MapOptions options);
 NodePtr make_random_map(NodePtr input, RandomMapFunction function, MapOptions options);
 NodePtr make_transform(NodePtr input, const Transform& transform, std::int64_t num_parallel_calls);
+NodePtr make_generator(GeneratorFactory factory, std::vector<ComponentSpec> spec);
+NodePtr make_filter(NodePtr input, FilterFunction keep);
+NodePtr make_stream_shuffle(NodePtr input, std::uint64_t buffer_size, ShuffleOptions options);
+NodePtr make_interleave(NodePtr input, std::function<Dataset(const Sample&)> function,
+                        InterleaveOptions options);
+NodePtr make_zip(NodePtr first, NodePtr second);
+NodePtr make_concatenate(NodePtr first, NodePtr second);
+NodePtr make_enumerate(NodePtr input, std::int64_t start);
+NodePtr make_cache(NodePtr input, CacheOptions options);
 NodePtr make_batch(NodePtr input, std::uint64_t batch_size, BatchOptions options);
 
 // The whole pipeline from source to `node`: "arrays(60000) > shuffle(60000) > batch(32)".

@@ -7,6 +7,7 @@
 
 #include "base/check.hpp"
 #include "base/thread_pool.hpp"
+#include "base/units.hpp"
 #include "data/store.hpp"
 
 namespace surefit::data {
@@ -25,6 +26,15 @@ const Batch* find_batch(const Node& top) {
 void collect_buffers(const Node& node, std::vector<LedgerEntry>& entries) {
   for (const auto& input : node.inputs()) collect_buffers(*input, entries);
   for (LedgerEntry& entry : node.buffers()) entries.push_back(std::move(entry));
+}
+
+// Gives every cache verb its share of `room`; false when there is none.
+bool limit_caches(const Node& node, std::uint64_t room) {
+  node.limit_cache(room);
+  bool found = node.holds_cache();
+  for (const auto& input : node.inputs())
+    found = limit_caches(*input, room / node.inputs().size()) || found;
+  return found;
 }
 
 }  // namespace
@@ -56,15 +66,50 @@ BatchReader::BatchReader(const Dataset& dataset, ReaderOptions options)
     }
     spec_.push_back(row);
   }
+  place_cache();
   element_ = std::make_unique<Sample>(meter_.get());
 }
 
 BatchReader::~BatchReader() = default;
 
+// The budget is split once: what the cache may take is taken from what decoding and queues may
+// take, so that the two together can never exceed it.
+void BatchReader::place_cache() {
+  const bool limited = options_.budget_bytes != ~std::uint64_t{0};
+  const std::uint64_t scratch = std::max<std::uint64_t>(
+      options_.budget_bytes / 4, static_cast<std::uint64_t>(std::max(options_.threads, 1)) << 22);
+  const std::uint64_t room = !limited                          ? available_memory_bytes() / 2
+                             : options_.budget_bytes > scratch ? options_.budget_bytes - scratch
+                                                               : 0;
+  const bool own = limit_caches(*node_, room);
+  const Node* place =
+      own || options_.cache == CacheMode::kNone ? nullptr : find_cache_place(*node_);
+  if (place == nullptr && !own) return;
+  if (place != nullptr) {
+    const std::uint64_t samples = source_size(*place);
+    const std::uint64_t needed = samples * (element_bytes(place->spec()) + 256);
+    if (options_.cache == CacheMode::kMemory && needed > room) {
+      throw ConfigError(fmt::format(
+          "[cache] {} samples need {}; the budget leaves {}; use --cache auto (keeps what "
+          "fits) or file",
+          samples, format_bytes(needed), format_bytes(room)));
+    }
+    cache_ = std::make_unique<ReaderCache>(
+        *place,
+        options_.cache == CacheMode::kFile
+            ? make_file_store(options_.cache_file, samples, place->spec(), fingerprint_of(*place))
+            : make_memory_store(samples, std::min(room, needed)));
+  }
+  if (limited && options_.cache != CacheMode::kFile) {
+    meter_ = std::make_unique<Meter>(options_.budget_bytes - std::min(room, options_.budget_bytes));
+  }
+}
+
 void BatchReader::staff(ThreadPool& pool) {
   while (workers_.size() < static_cast<std::size_t>(std::max(pool.threads(), options_.threads))) {
     Worker& worker = workers_.emplace_back(options_.seed, *meter_, *options_.env);
     worker.set_quarantine(quarantine_.get());
+    worker.set_cache(cache_.get());
   }
   team_ = {&pool, &workers_};
 }
@@ -172,6 +217,10 @@ void BatchReader::restore(const State& then) {
 std::vector<LedgerEntry> BatchReader::buffers() const {
   std::vector<LedgerEntry> entries;
   collect_buffers(*node_, entries);
+  if (cache_ && options_.cache != CacheMode::kFile) {
+    entries.push_back(
+        {"cache", source_size(cache_->node()) * (element_bytes(cache_->node().spec()) + 256)});
+  }
   return entries;
 }
 

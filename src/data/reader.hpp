@@ -10,12 +10,18 @@
 
 #include "surefit/data.hpp"
 
+#include "data/cache.hpp"
 #include "data/node.hpp"
 #include "data/quarantine.hpp"
 #include "data/state.hpp"
 #include "data/verbs/batch.hpp"
 
 namespace surefit::data {
+
+// Where to keep prepared samples between epochs. kAuto: in memory as far as the budget allows, at
+// the last place where they do not depend on the epoch. kMemory: all of them, or refuse. kFile: in
+// `cache_file`, which survives crashes.
+enum class CacheMode { kNone, kAuto, kMemory, kFile };
 
 enum class OnBadSample { kFail, kSkip };
 
@@ -25,6 +31,8 @@ struct ReaderOptions {
   std::uint64_t budget_bytes = ~std::uint64_t{0};  // for all buffers of the pipeline together
   OnBadSample on_bad_sample = OnBadSample::kFail;
   double max_bad_share = 0.01;  // kSkip stops the run above this share of the data
+  CacheMode cache = CacheMode::kNone;
+  std::string cache_file = {};
   Env* env = nullptr;           // default: the machine's files
 };
 
@@ -80,7 +88,10 @@ class BatchReader {
   std::vector<ComponentSpec> spec_;
   std::uint64_t batch_size_ = 0;
   std::uint64_t epoch_ = 0, position_ = 0;
+  void place_cache();
+
   std::unique_ptr<Meter> meter_;
+  std::unique_ptr<ReaderCache> cache_;
   std::unique_ptr<Quarantine> quarantine_;
   std::vector<Worker> workers_;
   Team team_;

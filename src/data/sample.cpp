@@ -204,6 +204,14 @@ void Field::copy_from(const Field& other) {
   if (other.size_ > 0) std::memcpy(storage.data(), other.data_, other.size_);
 }
 
+void Field::swap_contents(Field& other) noexcept {
+  std::swap(dtype_, other.dtype_);
+  std::swap(dims_, other.dims_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(blocks_, other.blocks_);
+}
+
 void Field::require(DType dtype) const {
   if (dtype != dtype_) {
     throw ConfigError(fmt::format("[data] component {} holds {}; expected {}", dims_.to_string(),
@@ -244,6 +252,15 @@ void Sample::copy_from(const Sample& other) {
   place(other.index_, other.epoch_);
   path_.assign(other.path_);
   rows_ = other.rows_;
+}
+
+void Sample::swap_contents(Sample& other) noexcept {
+  std::swap(fields_, other.fields_);
+  std::swap(size_, other.size_);
+  std::swap(index_, other.index_);
+  std::swap(epoch_, other.epoch_);
+  std::swap(path_, other.path_);
+  std::swap(rows_, other.rows_);
 }
 
 std::vector<ComponentSpec> Sample::spec() const {

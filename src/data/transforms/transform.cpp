@@ -47,8 +47,7 @@ class TransformNode final : public Node {
   bool deterministic() const override { return !op_owner_->random(); }
 
   void read(Position at, Sample& out, Worker& worker) const override {
-    input().read(at, out, worker);
-    apply(out, worker);
+    read_elementwise(*this, at, out, worker);
   }
 
   void apply(Sample& sample, Worker& worker) const override {

@@ -42,8 +42,7 @@ class Map final : public Node {
   }
 
   void read(Position at, Sample& out, Worker& worker) const override {
-    input().read(at, out, worker);
-    apply(out, worker);
+    read_elementwise(*this, at, out, worker);
   }
 
   bool elementwise() const override { return true; }
