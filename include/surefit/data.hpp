@@ -118,6 +118,8 @@ class Field {
   // New type, extents and storage. Throws SystemError when the pipeline's byte budget does not
   // allow it.
   Replaced replace(DType dtype, const Dims& dims);
+  void reshape(const Dims& dims);  // other extents of the same contents; throws ConfigError when
+                                   // counts differ
   void assign(const Tensor& tensor);
   void assign(std::string_view text);
   template <typename T>

@@ -98,12 +98,20 @@ class Worker {
   StreamResizer& resizer() { return *resizer_; }
   std::string& text() { return text_; }  // a scratch string whose memory is reused
   void charge(std::uint32_t op, double seconds);
+  void charge_io(double seconds) {
+    io_seconds_ += seconds;
+  }  // part of some op's time spent on files
+  double io_seconds() const { return io_seconds_; }
   const std::vector<ServiceTime>& times() const { return times_; }
 
   // Set only on the first worker and only outside parallel work, because calls to the pool must not
   // nest.
   Team* team() const { return team_; }
   void set_team(Team* team) { team_ = team; }
+  // Set on workers that only find out types: what they draw has the wrong seed and must not be
+  // kept.
+  bool probing() const { return probing_; }
+  void set_probing() { probing_ = true; }
   ReaderCache* cache() const { return cache_; }
   void set_cache(ReaderCache* cache) { cache_ = cache; }
   Quarantine* quarantine() const { return quarantine_; }
@@ -133,6 +141,8 @@ class Worker {
   Quarantine* quarantine_ = nullptr;
   ReaderCache* cache_ = nullptr;
   std::vector<ServiceTime> times_;
+  double io_seconds_ = 0;
+  bool probing_ = false;
   std::vector<std::unique_ptr<Sample>> samples_;
   std::unique_ptr<StreamResizer> resizer_;
   std::string text_;
@@ -190,6 +200,9 @@ class Node : public std::enable_shared_from_this<Node> {
   // Gives a cache in this node less room than it would take by itself.
   virtual void limit_cache(std::uint64_t) const {}
   virtual bool holds_cache() const { return false; }
+  virtual std::int64_t prefetch_depth() const {
+    return 0;
+  }  // what a prefetch verb asks for; AUTOTUNE or batches
 
   virtual std::vector<LedgerEntry> buffers() const { return {}; }
 

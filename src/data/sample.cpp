@@ -165,6 +165,14 @@ Field::Replaced Field::replace(DType dtype, const Dims& dims) {
   return {old_bytes, {storage, bytes}};
 }
 
+void Field::reshape(const Dims& dims) {
+  if (!dims.fixed() || dims.count() != dims_.count()) {
+    throw ConfigError(fmt::format("[data] {} cannot become {}: other counts", dims_.to_string(),
+                                  dims.to_string()));
+  }
+  dims_ = dims;
+}
+
 void Field::assign(const Tensor& tensor) {
   const Replaced storage = replace(tensor.dtype(), Dims(tensor.shape()));
   if (tensor.bytes() > 0) std::memcpy(storage.bytes.data(), tensor.raw().data(), tensor.bytes());

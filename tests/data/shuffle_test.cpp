@@ -11,7 +11,8 @@ namespace {
 std::vector<std::uint64_t> order(const Dataset& dataset, std::uint64_t epoch, std::uint64_t seed) {
   std::vector<std::uint64_t> ids;
   const std::uint64_t count = dataset.cardinality().value();
-  for (std::uint64_t i = 0; i < count; ++i) ids.push_back(dataset.node()->locate({i, epoch}, seed).index);
+  for (std::uint64_t i = 0; i < count; ++i)
+    ids.push_back(dataset.node()->locate({i, epoch}, seed).index);
   return ids;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CSV of paths and labels: quotes as in RFC 4180, either line ending.
+#include "data/sources/csv.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <fmt/format.h>
@@ -8,7 +10,6 @@
 #include "surefit/image.hpp"
 
 #include "base/env.hpp"
-#include "data/sources/files.hpp"
 
 namespace surefit {
 namespace {
@@ -120,15 +121,18 @@ void add_rows(data::FileTable& table, const std::vector<Row>& rows, bool labelle
 
 }  // namespace
 
-Dataset csv_paths(const std::string& file, CsvOptions options) {
+namespace data {
+
+FileTable parse_csv_paths(std::string text, const std::string& file, const CsvOptions& options,
+                          bool& labelled) {
   if (!options.header && (!options.path_column.empty() || !options.label_column.empty())) {
     throw ConfigError(
         fmt::format("[{}] columns are named but the file is said to have no header", file));
   }
-  CsvReader reader(read_file(Env::posix(), file, std::uint64_t{1} << 32), file, options.separator);
+  CsvReader reader(std::move(text), file, options.separator);
   std::vector<std::string> fields;
   std::size_t path_column = 0, label_column = 1;
-  bool labelled = true;
+  labelled = true;
   if (options.header) {
     if (!reader.next(fields)) reader.fail("the file is empty; expected a header");
     path_column = find_column(fields, options.path_column, 0, reader);
@@ -154,8 +158,17 @@ Dataset csv_paths(const std::string& file, CsvOptions options) {
       if (row.path[0] != '/') row.path = directory_of(file) + "/" + row.path;
     }
   }
-  data::FileTable table(absolute ? std::string() : directory_of(file));
+  FileTable table(absolute ? std::string() : directory_of(file));
   add_rows(table, rows, labelled);
+  return table;
+}
+
+}  // namespace data
+
+Dataset csv_paths(const std::string& file, CsvOptions options) {
+  bool labelled = false;
+  data::FileTable table = data::parse_csv_paths(
+      read_file(Env::posix(), file, std::uint64_t{1} << 32), file, options, labelled);
   return Dataset(data::make_files(std::move(table), labelled, "csv"));
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fmt/format.h>
 
+#include "base/clock.hpp"
 #include "data/images/decode.hpp"
 #include "data/images/resize.hpp"
 #include "data/transforms/transform.hpp"
@@ -12,9 +13,10 @@ namespace surefit::data {
 namespace {
 
 // Reads the file that `sample`'s text names into `field`; the path is kept for errors.
-void read_into(Sample& sample, Field& field, Env& env) {
+void read_into(Sample& sample, Field& field, Worker& worker) {
+  const double start = monotonic_seconds();
   sample.set_path(sample[0].text());
-  const auto file = env.open_read(sample.path());
+  const auto file = worker.env().open_read(sample.path());
   const std::uint64_t bytes = file->size();
   if (bytes > (std::uint64_t{1} << 30)) {
     throw DataError(fmt::format("file of {} bytes; expected at most 1 GiB", bytes));
@@ -26,6 +28,7 @@ void read_into(Sample& sample, Field& field, Env& env) {
     throw DataError(
         fmt::format("file shrank while it was read; expected {} bytes; got {}", bytes, got));
   }
+  worker.charge_io(monotonic_seconds() - start);
 }
 
 class ReadFile final : public TransformOp {
@@ -37,7 +40,7 @@ class ReadFile final : public TransformOp {
     return input;
   }
   void apply(Sample& sample, Random&, Worker& worker) const override {
-    read_into(sample, sample[0], worker.env());
+    read_into(sample, sample[0], worker);
   }
 };
 
@@ -239,7 +242,7 @@ class LoadPicture final : public TransformOp {
   void apply(Sample& sample, Random&, Worker& worker) const override {
     Worker::Lease file(worker);
     (*file).resize(1);
-    read_into(sample, (*file)[0], worker.env());
+    read_into(sample, (*file)[0], worker);
     DecodeOptions decode{.channels = options_.channels};
     if (options_.scaled_decode) {
       decode.cover_height = options_.height;

@@ -2,6 +2,7 @@
 // The cache verb: the elements of the first pass, kept and repeated.
 #include "data/cache.hpp"
 
+#include <atomic>
 #include <fmt/format.h>
 #include <vector>
 
@@ -45,9 +46,10 @@ class Cache final : public Node {
   }
 
   void read(Position at, Sample& out, Worker& worker) const override {
-    if (!store_->find(at.index, out, worker)) {
+    const bool usable = holds_for(worker);
+    if (!usable || !store_->find(at.index, out, worker)) {
       input().read({at.index, 0}, out, worker);
-      store_->keep(at.index, out, worker);
+      if (usable) store_->keep(at.index, out, worker);
     }
     // Steps above see the epoch go on, though what is kept is that of the first.
     out.place(out.index(), out.epoch() + at.pass);
@@ -59,7 +61,7 @@ class Cache final : public Node {
 
   std::unique_ptr<Cursor> open(std::uint64_t pass, Worker& worker) const override {
     if (indexed_) return Node::open(pass, worker);
-    return std::make_unique<StreamCursor>(*this, pass);
+    return std::make_unique<StreamCursor>(*this, pass, holds_for(worker));
   }
 
   bool holds_cache() const override { return true; }
@@ -79,22 +81,23 @@ class Cache final : public Node {
   // A stream is kept from its beginning, as far as the budget allows.
   class StreamCursor final : public Cursor {
    public:
-    StreamCursor(const Cache& node, std::uint64_t pass) : node_(node), pass_(pass) {}
+    StreamCursor(const Cache& node, std::uint64_t pass, bool usable)
+        : node_(node), pass_(pass), usable_(usable) {}
     bool next(Sample& out, Worker& worker) override {
-      if (at_ < node_.kept_.size()) {
+      if (usable_ && at_ < node_.kept_.size()) {
         node_.kept_[at_].unpack(out);
       } else {
-        if (node_.complete_) return false;
+        if (usable_ && node_.complete_) return false;
         if (!input_) {
           input_ = node_.input().open(0, worker);
           input_->skip(at_, worker);
         }
         if (!input_->next(out, worker)) {
-          node_.complete_ = at_ == node_.kept_.size();
+          if (usable_) node_.complete_ = at_ == node_.kept_.size();
           return false;
         }
         Packed packed;
-        if (at_ == node_.kept_.size() && packed.try_pack(out, *node_.meter_)) {
+        if (usable_ && at_ == node_.kept_.size() && packed.try_pack(out, *node_.meter_)) {
           node_.kept_.push_back(std::move(packed));
         }
       }
@@ -106,11 +109,24 @@ class Cache final : public Node {
    private:
     const Cache& node_;
     std::uint64_t pass_, at_ = 0;
+    bool usable_;
     std::unique_ptr<Cursor> input_;
   };
 
+  // What is random below was drawn with one seed and is of no use to a run with another: the first
+  // one has the cache.
+  bool holds_for(const Worker& worker) const {
+    if (!input().varies()) return true;
+    if (worker.probing()) return false;
+    std::uint64_t nobody = kNoSeed;
+    seed_.compare_exchange_strong(nobody, worker.seed());
+    return seed_.load() == worker.seed();
+  }
+
+  static constexpr std::uint64_t kNoSeed = 0x6E6F20736565640A;
   CacheOptions options_;
   bool indexed_;
+  mutable std::atomic<std::uint64_t> seed_{kNoSeed};
   std::unique_ptr<CacheStore> store_;
   // Of streams; they are run by one thread at a time.
   mutable std::unique_ptr<Meter> meter_;

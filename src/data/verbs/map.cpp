@@ -33,6 +33,7 @@ class Map final : public Node {
   std::vector<ComponentSpec> spec() const override {
     Meter meter;
     Worker worker(0, meter, Env::posix());
+    worker.set_probing();
     Worker::Lease sample(worker);
     if (input().random_access() && input().size() == 0) return input().spec();
     const auto cursor = input().open(0, worker);

@@ -147,6 +147,7 @@ class Prefetch final : public Select {
   std::unique_ptr<Cursor> open(std::uint64_t pass, Worker& worker) const override {
     return input().open(pass, worker);
   }
+  std::int64_t prefetch_depth() const override { return buffer_size_; }
 
  private:
   std::int64_t buffer_size_;

@@ -252,6 +252,7 @@ class Interleave final : public Stream {
   std::vector<ComponentSpec> spec() const override {
     Meter meter;
     Worker worker(0, meter, Env::posix());
+    worker.set_probing();
     Worker::Lease sample(worker);
     const auto cursor = input().open(0, worker);
     return cursor->next(*sample, worker) ? function_(*sample).element_spec()
