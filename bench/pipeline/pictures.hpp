@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures for benchmarks and tests, drawn from numbers: soft shapes with grain, so that they compress about as well as
-// photographs do.
+// Pictures for benchmarks and tests, drawn from numbers: soft shapes with grain, so that they
+// compress about as well as photographs do.
 #pragma once
 
 #include <algorithm>
@@ -29,8 +29,8 @@ inline std::vector<std::uint8_t> draw_picture(std::uint64_t number, int height, 
         float value = 128;
         for (int i = 0; i < kWaves; ++i) {
           value += 50.0f / static_cast<float>(i + 1) *
-                   std::sin(wave_x[i] * static_cast<float>(x) + wave_y[i] * static_cast<float>(y) + phase[i] +
-                            static_cast<float>(c));
+                   std::sin(wave_x[i] * static_cast<float>(x) + wave_y[i] * static_cast<float>(y) +
+                            phase[i] + static_cast<float>(c));
         }
         const std::size_t at = (static_cast<std::size_t>(y) * width + x) * 3 + c;
         value += (stream.uniform(100 + at) - 0.5f) * 14;
