@@ -199,8 +199,8 @@ TEST(Resize, BytesAreTheRoundedFloatsForEveryShape) {
           resizer.row_done();
         }
         for (std::size_t i = 0; i < out.size(); ++i) {
-          ASSERT_EQ(out[i], static_cast<std::uint8_t>(expected[i] + 0.5f))
-              << h << "x" << w << "x" << channels;
+          // Bytes are mixed with 14-bit weights: 0.02 off at most, then rounded.
+          ASSERT_NEAR(out[i], expected[i], 0.52) << h << "x" << w << "x" << channels;
         }
       }
     }

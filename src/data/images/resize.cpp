@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 #include <fmt/format.h>
 
 #include "base/check.hpp"
@@ -19,6 +23,55 @@ Float4 load4(const float* from) {
   Float4 value;
   std::memcpy(&value, from, sizeof value);
   return value;
+}
+
+// Bytes are mixed vertically in whole numbers: sums of byte x weight fit easily, are exact in any
+// order, and two rows go through one multiply-add instruction. The weights of an output row sum to
+// kOne.
+constexpr int kWeightBits = 14;
+constexpr std::int32_t kOne = 1 << kWeightBits;
+
+// sums[i] = (or +=) a[i] * weight_a + b[i] * weight_b
+template <bool kAdd>
+void mix_two(const std::uint8_t* a, const std::uint8_t* b, std::int16_t weight_a,
+             std::int16_t weight_b, std::int32_t* sums, std::size_t count) {
+  std::size_t i = 0;
+#if defined(__SSE2__)
+  const __m128i zero = _mm_setzero_si128();
+  const __m128i weights = _mm_set1_epi32(static_cast<int>(static_cast<std::uint16_t>(weight_a)) |
+                                         (static_cast<int>(weight_b) << 16));
+  const auto put = [&](std::size_t at, __m128i pairs) {
+    auto* to = reinterpret_cast<__m128i*>(sums + at);
+    __m128i products = _mm_madd_epi16(pairs, weights);
+    if constexpr (kAdd) products = _mm_add_epi32(products, _mm_loadu_si128(to));
+    _mm_storeu_si128(to, products);
+  };
+  for (; i + 16 <= count; i += 16) {
+    const __m128i from_a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + i));
+    const __m128i from_b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + i));
+    const __m128i low = _mm_unpacklo_epi8(from_a, from_b), high = _mm_unpackhi_epi8(from_a, from_b);
+    put(i, _mm_unpacklo_epi8(low, zero));
+    put(i + 4, _mm_unpackhi_epi8(low, zero));
+    put(i + 8, _mm_unpacklo_epi8(high, zero));
+    put(i + 12, _mm_unpackhi_epi8(high, zero));
+  }
+#endif
+  for (; i < count; ++i) {
+    const std::int32_t sum = a[i] * weight_a + b[i] * weight_b;
+    sums[i] = kAdd ? sums[i] + sum : sum;
+  }
+}
+
+// Whole-number weights that sum to kOne exactly; the largest one takes up the rounding.
+void quantise(std::span<const float> weights, std::span<std::int16_t> out) {
+  std::int32_t total = 0;
+  std::size_t largest = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    out[i] = static_cast<std::int16_t>(std::lround(weights[i] * static_cast<float>(kOne)));
+    total += out[i];
+    if (weights[i] > weights[largest]) largest = i;
+  }
+  out[largest] = static_cast<std::int16_t>(out[largest] + kOne - total);
 }
 
 struct Window {
@@ -110,13 +163,21 @@ void StreamResizer::prepare(const Job& job, std::size_t element_bytes, Meter* me
   const std::size_t out_values = static_cast<std::size_t>(job.out_width * job.channels);
   row_bytes_ = in_values * element_bytes;
   const std::size_t kept = rows_.taps * row_bytes_;
-  const std::uint64_t bytes = kept + (in_values + out_values + 8) * sizeof(float);
+  const std::uint64_t bytes = kept + (2 * in_values + out_values + 8) * sizeof(float);
   if (meter_ == nullptr) meter_ = meter;
   if (bytes > metered_ && meter_ != nullptr) {
     meter_->take(bytes - metered_);
     metered_ = bytes;
   }
   if (kept_.size() < kept) kept_.resize(kept);
+  if (element_bytes == 1) {
+    row_weights_.resize(rows_.weights.size());
+    for (std::size_t i = 0; i < rows_.weights.size(); i += rows_.taps) {
+      quantise(std::span(rows_.weights).subspan(i, rows_.taps),
+               std::span(row_weights_).subspan(i, rows_.taps));
+    }
+    if (sums_.size() < in_values) sums_.resize(in_values);
+  }
   // Four floats are loaded and stored per pixel whatever its channels: room for the overhang.
   if (blended_.size() < in_values + 4) blended_.resize(in_values + 4);
   if (narrowed_.size() < out_values + 4) narrowed_.resize(out_values + 4);
@@ -163,30 +224,38 @@ void StreamResizer::row_done() {
   }
 }
 
-void StreamResizer::blend_rows(const float* weights, std::int64_t first, std::size_t values) {
-  float* blended = blended_.data();
-  for (std::size_t tap = 0; tap < rows_.taps; ++tap) {
-    const std::size_t slot = (static_cast<std::size_t>(first) + tap) % rows_.taps;
-    const auto* row = reinterpret_cast<const std::uint8_t*>(kept_.data() + slot * row_bytes_);
-    const float weight = weights[tap];
+void StreamResizer::blend_rows(std::size_t row, std::size_t values) {
+  const std::size_t taps = rows_.taps, first = static_cast<std::size_t>(rows_.start[row]);
+  const std::int16_t* weights = row_weights_.data() + row * taps;
+  const auto kept = [&](std::size_t tap) {
+    return reinterpret_cast<const std::uint8_t*>(kept_.data() + (first + tap) % taps * row_bytes_);
+  };
+  for (std::size_t tap = 0; tap < taps; tap += 2) {
+    const bool pair = tap + 1 < taps;
+    const std::uint8_t* second = kept(pair ? tap + 1 : tap);
+    const std::int16_t second_weight = pair ? weights[tap + 1] : std::int16_t{0};
     if (tap == 0) {
-      for (std::size_t i = 0; i < values; ++i) blended[i] = weight * static_cast<float>(row[i]);
-    } else if (weight != 0.0f) {
-      for (std::size_t i = 0; i < values; ++i) blended[i] += weight * static_cast<float>(row[i]);
+      mix_two<false>(kept(0), second, weights[0], second_weight, sums_.data(), values);
+    } else if (weights[tap] != 0 || second_weight != 0) {
+      mix_two<true>(kept(tap), second, weights[tap], second_weight, sums_.data(), values);
     }
   }
+  constexpr float kScale = 1.0f / kOne;
+  for (std::size_t i = 0; i < values; ++i) blended_[i] = static_cast<float>(sums_[i]) * kScale;
 }
 
-void StreamResizer::blend_float_rows(const float* weights, std::int64_t first, std::size_t values) {
+void StreamResizer::blend_float_rows(std::size_t row, std::size_t values) {
   float* blended = blended_.data();
+  const float* weights = rows_.weights.data() + row * rows_.taps;
+  const std::size_t first = static_cast<std::size_t>(rows_.start[row]);
   for (std::size_t tap = 0; tap < rows_.taps; ++tap) {
-    const std::size_t slot = (static_cast<std::size_t>(first) + tap) % rows_.taps;
-    const auto* row = reinterpret_cast<const float*>(kept_.data() + slot * row_bytes_);
+    const auto* from =
+        reinterpret_cast<const float*>(kept_.data() + (first + tap) % rows_.taps * row_bytes_);
     const float weight = weights[tap];
     if (tap == 0) {
-      for (std::size_t i = 0; i < values; ++i) blended[i] = weight * row[i];
+      for (std::size_t i = 0; i < values; ++i) blended[i] = weight * from[i];
     } else if (weight != 0.0f) {
-      for (std::size_t i = 0; i < values; ++i) blended[i] += weight * row[i];
+      for (std::size_t i = 0; i < values; ++i) blended[i] += weight * from[i];
     }
   }
 }
@@ -197,11 +266,10 @@ void StreamResizer::emit(T* out) {
   const std::size_t channels = static_cast<std::size_t>(job_.channels);
   const std::size_t in_values = static_cast<std::size_t>(job_.in_width) * channels;
   const std::size_t out_values = static_cast<std::size_t>(job_.out_width) * channels;
-  const float* weights = rows_.weights.data() + row * rows_.taps;
   if (float_pixels_) {
-    blend_float_rows(weights, rows_.start[row], in_values);
+    blend_float_rows(row, in_values);
   } else {
-    blend_rows(weights, rows_.start[row], in_values);
+    blend_rows(row, in_values);
   }
 
   float* narrowed = narrowed_.data();

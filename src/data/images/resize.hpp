@@ -46,19 +46,21 @@ class StreamResizer {
   void prepare(const Job& job, std::size_t element_bytes, Meter* meter);
   template <typename T>
   void emit(T* out);
-  void blend_rows(const float* weights, std::int64_t first, std::size_t values);
-  void blend_float_rows(const float* weights, std::int64_t first, std::size_t values);
+  void blend_rows(std::size_t row, std::size_t values);
+  void blend_float_rows(std::size_t row, std::size_t values);
 
   Job job_;
   AxisTable rows_, columns_;
+  std::vector<std::int16_t> row_weights_;  // rows_.weights as whole numbers, for bytes
   std::int64_t arrived_ = 0, emitted_ = 0;
   std::size_t row_bytes_ = 0;
   bool float_pixels_ = false;
   std::uint8_t* out_ = nullptr;
   float* float_out_ = nullptr;
-  std::vector<std::byte> kept_;  // ring of input rows
-  std::vector<float> blended_;   // one row, mixed vertically
-  std::vector<float> narrowed_;  // one row, mixed horizontally
+  std::vector<std::byte> kept_;     // ring of input rows
+  std::vector<std::int32_t> sums_;  // one row being mixed vertically
+  std::vector<float> blended_;      // one row, mixed vertically
+  std::vector<float> narrowed_;     // one row, mixed horizontally
   Meter* meter_ = nullptr;
   std::uint64_t metered_ = 0;
 };
