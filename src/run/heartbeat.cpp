@@ -46,7 +46,7 @@ static_assert(sizeof(RecordImage) == sizeof(Record));
 
 }  // namespace
 
-std::string_view phase_name(Phase phase) {
+std::string_view phase_name(RunPhase phase) {
   constexpr std::array<std::string_view, 8> kNames{"starting",   "planning", "training",
                                                    "validating", "saving",   "waiting for data",
                                                    "stopping",   "done"};

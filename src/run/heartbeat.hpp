@@ -13,7 +13,7 @@
 
 namespace surefit {
 
-enum class Phase : std::uint32_t {
+enum class RunPhase : std::uint32_t {
   kStarting = 0,
   kPlanning = 1,
   kTraining = 2,
@@ -23,11 +23,11 @@ enum class Phase : std::uint32_t {
   kStopping = 6,
   kDone = 7,
 };
-std::string_view phase_name(Phase phase);
+std::string_view phase_name(RunPhase phase);
 
 struct Heartbeat {
   std::int32_t pid = 0;
-  Phase phase = Phase::kStarting;
+  RunPhase phase = RunPhase::kStarting;
   std::uint64_t step = 0;
   std::uint64_t epoch = 0;
   std::uint64_t arena_bytes = 0;   // committed by the plan that runs now

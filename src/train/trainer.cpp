@@ -94,7 +94,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
   plan_options.batch = train_feed_.batch();
   plan_options.threads = pool_.threads();
   plan_options.group = options.group;
-  Plan train_plan = make_plan(train_program_.graph(), plan_options);
+  Plan train_plan = choose_plan(train_program_.graph(), plan_options);
   std::size_t arena_bytes = train_plan.arena_bytes;
   std::optional<Plan> validation_plan;
   if (options.validation_data) {
@@ -103,7 +103,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     validation_feed_ = std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
                                               options.seed, pool_.threads());
     plan_options.batch = validation_feed_->batch();
-    validation_plan = make_plan(validation_program_->graph(), plan_options);
+    validation_plan = choose_plan(validation_program_->graph(), plan_options);
     arena_bytes = std::max(arena_bytes, validation_plan->arena_bytes);
   }
   // Training and validation take turns in the same memory.
@@ -236,7 +236,7 @@ Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions
   const Compiled& compiled = model.require_compiled("evaluate");
   const Program program(model.network, &compiled, Program::Purpose::kEvaluate, policy_of(options));
   Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = make_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
+  Plan plan = choose_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(program.graph(), std::move(plan), pool, arena,
                         [&](ValueId id) { return program.persistent(id, model.parameters); });
@@ -258,7 +258,7 @@ Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOption
   ThreadPool pool(threads_of(options), prepare_compute_thread);
   const Program program(model.network, nullptr, Program::Purpose::kPredict, policy_of(options));
   Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = make_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
+  Plan plan = choose_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(program.graph(), std::move(plan), pool, arena,
                         [&](ValueId id) { return program.persistent(id, model.parameters); });

@@ -5,8 +5,10 @@
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
+#include "interop/json.hpp"
 #include "worker/options.hpp"
 #include "worker/progress.hpp"
+#include "worker/recorder.hpp"
 #include "worker/verbs.hpp"
 
 namespace surefit::worker {
@@ -55,6 +57,15 @@ Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffl
   Dataset data = samples;
   if (shuffle) data = data.shuffle(data.cardinality().value_or(10000));
   return data.batch(static_cast<std::uint64_t>(options.data.batch_size));
+}
+
+// What was asked for, so that a run can be understood and repeated.
+std::string config_json(const TrainOptions& options) {
+  Json json = {{"model", options.model.model}, {"data", options.data.data},       {"validation", options.data.validation},
+               {"epochs", options.epochs},     {"batch_size", options.data.batch_size}, {"optimizer", options.optimizer},
+               {"loss", options.loss},         {"metrics", options.metrics},      {"seed", options.seed},
+               {"shuffle", !options.no_shuffle}, {"winograd", options.winograd},  {"onednn", options.onednn}};
+  return dump_json(json, 1) + "\n";
 }
 
 void print_result(const History& history, const TrainOptions& options, double seconds) {
@@ -123,6 +134,11 @@ int train_verb(const Arguments& arguments) {
                                       : options.quiet ? ProgressStyle::kQuiet
                                                       : ProgressStyle::kAuto);
   fit.callbacks.push_back(progress.get());
+  std::unique_ptr<Callback> recorder;
+  if (!options.run.empty()) {
+    recorder = make_recorder(options.run, model, config_json(options));
+    fit.callbacks.push_back(recorder.get());
+  }
   const double started = monotonic_seconds();
   const History history = model.fit(batches(samples, options, !options.no_shuffle), fit);
   if (!options.save.empty()) model.save_weights(options.save);

@@ -21,7 +21,7 @@ std::string scratch(const char* name) {
 TEST(Heartbeat, ReaderSeesWhatTheWriterBeat) {
   const std::string path = scratch("heartbeat");
   HeartbeatWriter writer(path);
-  Heartbeat beat{.pid = 7, .phase = Phase::kTraining, .step = 42, .epoch = 3, .arena_bytes = 99};
+  Heartbeat beat{.pid = 7, .phase = RunPhase::kTraining, .step = 42, .epoch = 3, .arena_bytes = 99};
   beat.loss = std::nan("");
   beat.set_layer("conv2d_1");
   writer.beat(beat);
