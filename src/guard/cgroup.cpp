@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -216,12 +219,30 @@ std::uint64_t headroom(const std::vector<MemoryLevel>& levels) {
   return left;
 }
 
+namespace {
+// A guard that was killed could not remove its group; an empty one of a dead guard is ours to clear
+// away.
+void remove_stale_groups(const std::string& above) {
+  DIR* directory = ::opendir(above.c_str());
+  if (directory == nullptr) return;
+  while (const dirent* entry = ::readdir(directory)) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with("surefit-")) continue;
+    const pid_t guard = std::atoi(entry->d_name + 8);
+    if (guard > 0 && ::kill(guard, 0) != 0 && errno == ESRCH)
+      ::rmdir((above + "/" + entry->d_name).c_str());
+  }
+  ::closedir(directory);
+}
+}  // namespace
+
 bool OwnCgroup::create(const CgroupChain& parent, const std::string& name, std::uint64_t limit) {
   const std::string& above = parent.memory_directory();
   if (above.empty()) {
     why_ = "no memory controller";
     return false;
   }
+  remove_stale_groups(above);
   v2_ = parent.memory_is_v2();
   // v2 hands controllers down only from groups without processes of their own (or the root); a
   // refusal is normal.
