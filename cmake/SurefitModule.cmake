@@ -22,12 +22,12 @@ function(surefit_module name)
   target_include_directories(surefit_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(surefit_${name} PUBLIC cxx_std_20)
   target_link_libraries(surefit_${name} PRIVATE $<BUILD_INTERFACE:surefit_options>)
   target_link_libraries(surefit_${name} PUBLIC ${arg_LINK})
   foreach(module ${arg_DEPENDS})
     target_link_libraries(surefit_${name} PUBLIC surefit_${module})
   endforeach()
-  set_property(GLOBAL APPEND PROPERTY SUREFIT_MODULES surefit_${name})
 endfunction()
 
 # surefit_test(NAME SOURCES... DEPENDS modules...): one test binary per module.

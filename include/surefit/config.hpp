@@ -52,6 +52,10 @@ struct Object {
   double number(std::string_view key, double fallback) const;
 };
 
+// A list of specs, for the one list of each open family.
+template <typename... Specs>
+struct TypeList {};
+
 template <typename Spec, typename T>
 struct SpecField {
   std::string_view name;

@@ -243,8 +243,6 @@ LayerPtr make_layer(const Add&);
 
 #undef SUREFIT_LAYER_COMMON
 
-template <typename... Specs>
-struct TypeList {};
 // Every layer of the library, once.
 using BuiltinLayers = TypeList<InputLayer, Conv2D, MaxPooling2D, AveragePooling2D, GlobalAveragePooling2D,
                                BatchNormalization, Dense, Flatten, Dropout, Activation, ReLU, Softmax, Add>;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "surefit/config.hpp"
-#include "surefit/layers.hpp"
 
 namespace surefit {
 

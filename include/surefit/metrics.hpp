@@ -5,7 +5,6 @@
 #include <string>
 
 #include "surefit/config.hpp"
-#include "surefit/layers.hpp"
 
 namespace surefit {
 

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "surefit/config.hpp"
-#include "surefit/layers.hpp"
 
 namespace surefit {
 

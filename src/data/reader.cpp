@@ -166,6 +166,7 @@ std::uint64_t BatchReader::fill_batch(std::span<const Slot> slots, std::span<std
   }
   const auto* batch = dynamic_cast<const Batch*>(node);
   if (batch == nullptr) return fill_from_element(slots, ids, pool);
+  if (samples_ == 0) batch->warm_up(at, slots, workers_);
   const std::uint64_t count = batch->fill(at, slots, ids, team_);
   ++position_;
   return count;

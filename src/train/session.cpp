@@ -33,18 +33,19 @@ int default_threads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-Feed::Feed(const Program& program, const Network& network, const Dataset& batches, std::uint64_t seed, int threads)
-    : program_(program), reader_(batches, {.seed = seed, .threads = threads}) {
+Feed::Feed(const Program& program, const Network& network, const Dataset& batches, std::uint64_t seed, int threads,
+           std::string name)
+    : program_(program), reader_(batches, {.seed = seed, .threads = threads}), name_(std::move(name)) {
   const auto& spec = reader_.sample_spec();
   const std::size_t wanted = program.inputs().size() + (program.labels() == kNone ? 0 : 1);
   if (spec.size() < wanted) {
-    throw DataError(fmt::format("[data] expected {} components per sample (inputs and labels); got {}", wanted, spec.size()));
+    throw DataError(fmt::format("[{}] expected {} components per sample (inputs and labels); got {}", name_, wanted, spec.size()));
   }
   for (std::size_t i = 0; i < program.inputs().size(); ++i) {
     const Shape& shape = program.graph().value(program.inputs()[i]).type.shape;
     if (!fits(spec[i].dims, shape)) {
       const auto call = static_cast<std::size_t>(network.input_calls()[i]);
-      throw DataError(fmt::format("[{}] the data do not fit the model; expected {} per sample; got {}",
+      throw DataError(fmt::format("[{}] the samples do not fit the model's input '{}'; expected {}; got {}", name_,
                                   network.layers()[static_cast<std::size_t>(network.calls()[call].layer)].name,
                                   shape.to_string(), spec[i].dims.to_string()));
     }
@@ -54,12 +55,12 @@ Feed::Feed(const Program& program, const Network& network, const Dataset& batche
     const Dims& row = spec[program.inputs().size()].dims;
     const bool scalar = labels.shape.rank() == 0 && row.count() == 1;
     if (!scalar && !fits(row, labels.shape)) {
-      throw DataError(fmt::format("[labels] the labels do not fit the loss; expected {} per sample; got {}",
+      throw DataError(fmt::format("[{}] the labels do not fit the loss; expected {} per sample; got {}", name_,
                                   labels.shape.to_string(), row.to_string()));
     }
   }
   batch_ = static_cast<std::int64_t>(reader_.batch_size());
-  if (batch_ == 0) throw ConfigError("[data] the batch size is not known; end the dataset with batch(n)");
+  if (batch_ == 0) throw ConfigError(fmt::format("[{}] the batch size is not known; end the dataset with batch(n)", name_));
 }
 
 void Feed::bind(const Executable& executable) {
@@ -74,6 +75,18 @@ void Feed::bind(const Executable& executable) {
   };
   for (std::size_t i = 0; i < program_.inputs().size(); ++i) add(program_.inputs()[i], i);
   if (program_.labels() != kNone) add(program_.labels(), program_.inputs().size());
+  wanted_ = slots_.size();
+  const auto bytes_of = [&](std::size_t i) {
+    return spec[i].dims.count() * size_of(spec[i].dtype) * static_cast<std::size_t>(batch_);
+  };
+  std::size_t skipped = 0;
+  for (std::size_t i = wanted_; i < spec.size(); ++i) skipped += bytes_of(i);
+  skipped_.resize(skipped);
+  std::span<std::byte> rest(skipped_);
+  for (std::size_t i = wanted_; i < spec.size(); ++i) {
+    slots_.push_back({spec[i].dtype, spec[i].dims, rest.first(bytes_of(i))});
+    rest = rest.subspan(bytes_of(i));
+  }
   ids_.assign(static_cast<std::size_t>(batch_), 0);
 }
 
@@ -86,19 +99,19 @@ std::int64_t Feed::next(ThreadPool& pool) {
 void Feed::check(std::int64_t samples, ThreadPool& pool) const {
   const std::size_t pictures = program_.inputs().size();
   pool.parallel_for(static_cast<std::size_t>(samples), [&](std::size_t n, int) {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
+    for (std::size_t i = 0; i < wanted_; ++i) {
       const data::Slot& slot = slots_[i];
       const std::size_t bytes = slot.row_bytes();
       if (slot.dtype == DType::kFloat32) {
         const auto* values = reinterpret_cast<const float*>(slot.bytes.data() + n * bytes);
         if (!all_finite(values, bytes / sizeof(float))) {
-          throw DataError(fmt::format("[data] sample {}: {} contains NaN or Inf; expected finite numbers", ids_[n],
+          throw DataError(fmt::format("[{}] sample {}: {} contains NaN or Inf; expected finite numbers", name_, ids_[n],
                                       i < pictures ? "the input" : "the label"));
         }
       } else if (i == pictures && program_.label_spec().classes > 0) {
         const auto label = *reinterpret_cast<const std::int32_t*>(slot.bytes.data() + n * bytes);
         if (label < 0 || label >= program_.label_spec().classes) {
-          throw DataError(fmt::format("[labels] sample {}: label out of range; expected 0 to {}; got {}", ids_[n],
+          throw DataError(fmt::format("[{}] sample {}: label out of range; expected 0 to {}; got {}", name_, ids_[n],
                                       program_.label_spec().classes - 1, label));
         }
       }

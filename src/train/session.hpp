@@ -17,8 +17,10 @@ int default_threads();
 // One dataset flowing through one program.
 class Feed {
  public:
-  // Checks that the data fit the program: extents, number of components. Throws DataError.
-  Feed(const Program& program, const Network& network, const Dataset& batches, std::uint64_t seed, int threads);
+  // Checks that the data fit the program: extents, number of components. Components behind those the program reads are
+  // skipped. Throws DataError whose text starts with "[name]".
+  Feed(const Program& program, const Network& network, const Dataset& batches, std::uint64_t seed, int threads,
+       std::string name = "data");
 
   data::BatchReader& reader() { return reader_; }
   std::int64_t batch() const { return batch_; }
@@ -37,6 +39,9 @@ class Feed {
   std::int64_t batch_ = 0;
   std::vector<data::Slot> slots_;
   std::vector<std::uint64_t> ids_;
+  std::string name_;
+  std::size_t wanted_ = 0;           // slots that the program reads
+  std::vector<std::byte> skipped_;   // where the others go
 };
 
 // Loss and metrics over the samples seen, added in sample order.

@@ -11,7 +11,10 @@ namespace surefit {
 namespace {
 
 int threads_of(const FitOptions& options) {
-  if (options.threads < 0) throw ConfigError(fmt::format("[threads] expected at least 1; got {}", options.threads));
+  constexpr int kMost = 1024;  // more is a slip of the hand, and would take the machine down with it
+  if (options.threads < 0 || options.threads > kMost) {
+    throw ConfigError(fmt::format("[threads] expected 1 to {}; got {}", kMost, options.threads));
+  }
   return options.threads > 0 ? options.threads : default_threads();
 }
 
@@ -37,7 +40,7 @@ class NumericsCheck final : public RunObserver {
                                                          : first_bad(outputs[i].at<double>(n), type.stored_count());
         if (bad == 0) continue;
         throw NumericsError(fmt::format("[{}] step {}: the {} of {} produced {}; lower the learning rate or check the data",
-                                        node.layer, step_ + 1, name_of(node.phase), node.op->kind(), bad));
+                                        node.layer, step_ + 1, name_of(node.phase), node.op->kind(), std::isnan(bad) ? "NaN" : "Inf"));
       }
     }
   }
@@ -90,6 +93,8 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
       scores_(model.compiled->metrics, ""),
       validation_scores_(model.compiled->metrics, "val_") {
   if (options.epochs < 1) throw ConfigError(fmt::format("[epochs] expected at least 1; got {}", options.epochs));
+  if (options.max_steps < 0) throw ConfigError(fmt::format("[max_steps] expected 0 or more; got {}", options.max_steps));
+  if (options.group < 0) throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
   PlanOptions plan_options;
   plan_options.batch = train_feed_.batch();
   plan_options.threads = pool_.threads();
@@ -101,7 +106,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     validation_program_ = std::make_unique<Program>(model.network, &*model.compiled, Program::Purpose::kEvaluate,
                                                     policy_of(options));
     validation_feed_ = std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
-                                              options.seed, pool_.threads());
+                                              options.seed, pool_.threads(), "validation data");
     plan_options.batch = validation_feed_->batch();
     validation_plan = choose_plan(validation_program_->graph(), plan_options);
     arena_bytes = std::max(arena_bytes, validation_plan->arena_bytes);

@@ -54,7 +54,7 @@ int evaluate_verb(const Arguments& arguments) {
   }
   if (compile.loss.name().find("crossentropy") != std::string::npos) compile.metrics.emplace_back("accuracy");
   model.compile(std::move(compile));
-  const Logs logs = model.evaluate(options.batches(), options.fit());
+  const Logs logs = naming_sources(options.data, [&] { return model.evaluate(options.batches(), options.fit()); });
   std::string text;
   for (const auto& [name, value] : logs) {
     text += options.json ? fmt::format(",\"{}\":{}", name, value) : fmt::format("{}{}: {:.6f}", text.empty() ? "" : " - ", name, value);
@@ -71,8 +71,10 @@ int predict_verb(const Arguments& arguments) {
   app.add_option("--out", out, "npz file for the predictions (array 'predictions'); without it they are printed");
   app.footer("\nExample:\n  surefit predict --model seed_cnn --weights w.safetensors --data fashion-mnist --out p.npz\n");
   if (const auto code = parse(app, arguments)) return *code;
+  if (!out.empty()) check_writable(out, "--out");
   Model model = options.load();
-  const Tensor predictions = predict_model(model.impl(), options.batches(), options.fit());
+  const Tensor predictions =
+      naming_sources(options.data, [&] { return predict_model(model.impl(), options.batches(), options.fit()); });
   if (!out.empty()) {
     write_npz(Env::posix(), out, {{"predictions", predictions}});
     fmt::print("wrote {} predictions of shape {} to {}\n", predictions.shape()[0],

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/options.hpp"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 
 #include "surefit/error.hpp"
 
@@ -18,7 +24,29 @@ void DataOptions::add_to(CLI::App& app, bool with_validation) {
   app.add_option("--data", data, "fashion-mnist, idx:DIR, npz:FILE or synthetic:HxWxC,CLASSES,COUNT")->required();
   if (with_validation) app.add_option("--validation", validation, "data to validate on after each epoch");
   app.add_option("--batch-size", batch_size, "samples per step")->capture_default_str();
-  app.add_option("--threads", threads, "threads; any number gives the same bits (default: all cores)");
+  app.add_option("--threads", threads, "threads; any number gives the same bits (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+}
+
+DataError name_source(const DataError& error, const DataOptions& options) {
+  std::string text = error.what();
+  for (const auto& [name, source] : {std::pair<std::string, std::string>("[data]", options.data),
+                                     std::pair<std::string, std::string>("[validation data]", options.validation)}) {
+    if (text.starts_with(name)) text.replace(0, name.size(), fmt::format("[{}]", source));
+  }
+  return DataError(text, error.path(), error.offset());
+}
+
+void check_writable(const std::string& path, const std::string& option) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const char* directory = parent.empty() ? "." : parent.c_str();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw SystemError(fmt::format("[{}] cannot write {}; expected the name of a file; got a directory", option, path), EISDIR);
+  }
+  if (::access(directory, W_OK | X_OK) != 0) {
+    throw SystemError(fmt::format("[{}] cannot write {}: {}", option, path, std::strerror(errno)), errno);
+  }
 }
 
 std::optional<int> parse(CLI::App& app, std::vector<std::string> arguments) {

@@ -27,6 +27,20 @@ struct DataOptions {
   void add_to(CLI::App& app, bool with_validation);
 };
 
+// The same error with the source that the user gave instead of "[data]".
+DataError name_source(const DataError& error, const DataOptions& options);
+template <typename Work>
+auto naming_sources(const DataOptions& options, Work&& work) {
+  try {
+    return work();
+  } catch (const DataError& error) {
+    throw name_source(error, options);
+  }
+}
+
+// Refuses a file that cannot be written, before any work goes into what it would hold. Throws SystemError.
+void check_writable(const std::string& path, const std::string& option);
+
 // Parses; returns an exit code when the program should end here (--help or a usage error).
 std::optional<int> parse(CLI::App& app, std::vector<std::string> arguments);
 

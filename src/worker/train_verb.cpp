@@ -38,8 +38,9 @@ struct TrainOptions {
     app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
     app.add_option("--metrics", metrics, "comma separated")->delimiter(',')->capture_default_str();
     app.add_option("--seed", seed, "of initial weights, shuffling and dropout")->capture_default_str();
-    app.add_option("--steps", steps, "stop after this many steps over all epochs");
-    app.add_option("--group", group, "samples in flight at once; never changes a bit (default: planned)");
+    app.add_option("--steps", steps, "stop after this many steps over all epochs")->check(CLI::PositiveNumber);
+    app.add_option("--group", group, "samples in flight at once; never changes a bit (default: planned)")
+        ->check(CLI::PositiveNumber);
     auto* fast = app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd: faster, slightly larger rounding");
     app.add_flag("--exact-conv", exact_conv, "convolutions by their definition (the default so far)")->excludes(fast);
     app.add_flag("--onednn", onednn, "convolutions behind the first by oneDNN");
@@ -79,7 +80,8 @@ void print_result(const History& history, const TrainOptions& options, double se
     fmt::print("}}\n");
     return;
   }
-  std::string text = fmt::format("trained {} epochs in {}", history.epochs.size(), format_duration(seconds));
+  std::string text = fmt::format("trained {} epoch{} in {}", history.epochs.size(), history.epochs.size() == 1 ? "" : "s",
+                                 format_duration(seconds));
   for (std::size_t i = 0; i < history.names.size(); ++i) {
     text += fmt::format(" - {}: {:.4f}", history.names[i], history.epochs.back()[i]);
   }
@@ -98,6 +100,7 @@ int train_verb(const Arguments& arguments) {
   if (options.data.batch_size < 1) {
     throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", options.data.batch_size));
   }
+  if (!options.save.empty()) check_writable(options.save, "--save");
 
   Model model = options.model.make();
   const Dataset samples = open_data(options.data.data, DataSplit::kTrain);
@@ -140,7 +143,8 @@ int train_verb(const Arguments& arguments) {
     fit.callbacks.push_back(recorder.get());
   }
   const double started = monotonic_seconds();
-  const History history = model.fit(batches(samples, options, !options.no_shuffle), fit);
+  const History history = naming_sources(
+      options.data, [&] { return model.fit(batches(samples, options, !options.no_shuffle), fit); });
   if (!options.save.empty()) model.save_weights(options.save);
   print_result(history, options, monotonic_seconds() - started);
   return 0;

@@ -171,6 +171,14 @@ std::uint64_t Batch::fill(Position at, std::span<const Slot> slots, std::span<st
   return count;
 }
 
+void Batch::warm_up(Position at, std::span<const Slot> slots, std::vector<Worker>& workers) const {
+  for (Worker& worker : workers) {
+    Worker::Lease lease(worker);
+    const OfferedRow offered(*lease, slots, 0);
+    read_or_substitute(input(), {at.index * batch_size_, at.pass}, *lease, worker);
+  }
+}
+
 void Batch::read(Position at, Sample& out, Worker& worker) const {
   const std::uint64_t count = rows(at.index);
   const std::uint64_t first = at.index * batch_size_;

@@ -1,0 +1,27 @@
+# Installs into a fresh prefix, moves it (packages must not remember where they were), then builds and runs a program
+# against it, and the installed command.
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${ARGV}\nfailed with ${code}\n${out}${err}")
+  endif()
+  set(out "${out}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+file(RENAME ${WORK}/first ${WORK}/prefix)
+run(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release
+    -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${WORK}/prefix)
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+run(${WORK}/build/consumer)
+if(NOT out MATCHES "one step, loss")
+  message(FATAL_ERROR "unexpected output of the consumer: ${out}")
+endif()
+run(${WORK}/prefix/bin/surefit summary --model seed_cnn)
+file(GLOB_RECURSE headers RELATIVE ${WORK}/prefix/include ${WORK}/prefix/include/*)
+list(FILTER headers EXCLUDE REGEX "^surefit/[a-z_]+\\.hpp$")
+if(headers)
+  message(FATAL_ERROR "internal headers were installed: ${headers}")
+endif()
+file(REMOVE_RECURSE ${WORK})
