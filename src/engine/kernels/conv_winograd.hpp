@@ -104,9 +104,10 @@ SUREFIT_SHAPE_FN std::size_t winograd_u_bytes(const ConvShape& s, WinogradDirect
 }
 
 // Tiles transformed together: the rows of the matrix products. More rows read U less often, fewer
-// keep the transformed input in cache. Wide layers, whose U comes from memory, gain from more (512
-// channels at 14x14: 200 GFLOP/s with 48 tiles, 129 with 24), narrow ones lose (64 channels: 216
-// against 270).
+// keep the transformed input in cache. Wide layers, whose U comes
+// from memory, gain from more (512 channels at 14x14: 200 GFLOP/s with 48 tiles, 129 with 24),
+// narrow ones lose (64 channels at 32x32: 216 against 270): one run each, one after the other, on a
+// loaded machine.
 inline constexpr int kWinogradMostTiles = 64;
 SUREFIT_SHAPE_FN int winograd_chunk(const ConvShape& s, WinogradDirection d) {
   const int ci8 = winograd_plane(s, d).ci8;
