@@ -37,6 +37,8 @@ function(surefit_test name)
     set(arg_TIMEOUT 300)
   endif()
   add_executable(${name}_test ${arg_SOURCES})
+  # Tests are compiled more often than they run.
+  target_compile_options(${name}_test PRIVATE -O1)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE surefit_options GTest::gtest GTest::gtest_main ${arg_LINK})
   foreach(module ${arg_DEPENDS})

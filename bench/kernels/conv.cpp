@@ -235,10 +235,12 @@ void bench_direct(const Layer& l) {
                        scratch.data());
     }
   });
-  report("direct backward_data", l, [&] {
+  report("direct reverse_weights", l, [&] {
     for (int i = 0; i < direct_reverse_blocks(s); ++i) {
       t.direct.reverse_weights({s, w.data(), reversed.data()}, i);
     }
+  });
+  report("direct backward_data", l, [&] {
     for (int i = 0; i < direct_backward_data_blocks(s); ++i) {
       t.direct.backward_data({s, y.data(), ys, reversed.data(), x.data(), xs}, {0, l.n}, i,
                              scratch.data());

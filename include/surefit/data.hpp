@@ -118,6 +118,8 @@ class Field {
   // New type, extents and storage. Throws SystemError when the pipeline's byte budget does not
   // allow it.
   Replaced replace(DType dtype, const Dims& dims);
+  void reshape(const Dims& dims);  // other extents of the same contents; throws ConfigError when
+                                   // counts differ
   void assign(const Tensor& tensor);
   void assign(std::string_view text);
   template <typename T>
@@ -132,7 +134,9 @@ class Field {
               const std::byte* data);  // contents owned by somebody who outlives this
   void offer(DType dtype,
              std::span<std::byte> target);  // where a result of that size may be written
+  void make_own() { own(); }                // copies contents that are borrowed
   void copy_from(const Field& other);
+  void swap_contents(Field& other) noexcept;
   void release();  // gives the memory back
   void bind(data::Meter* meter) { meter_ = meter; }
 
@@ -190,6 +194,7 @@ class Sample {
   }
   std::span<const std::uint64_t> rows() const { return rows_; }
   void copy_from(const Sample& other);
+  void swap_contents(Sample& other) noexcept;
   std::vector<ComponentSpec> spec() const;
 
   explicit Sample(data::Meter* meter = nullptr) : meter_(meter) {}
@@ -223,8 +228,8 @@ class Element {
 };
 
 struct ShuffleOptions {
-  std::optional<std::uint64_t> seed;     // default: the seed of the run
-  bool reshuffle_each_iteration = true;  // another order in every epoch
+  std::optional<std::uint64_t> seed = {};  // default: the seed of the run
+  bool reshuffle_each_iteration = true;    // another order in every epoch
 };
 
 struct MapOptions {
@@ -232,6 +237,20 @@ struct MapOptions {
   // callables that share state. The order of calls is not defined in either case.
   std::int64_t num_parallel_calls = AUTOTUNE;
   std::string name = "map";  // in errors and explanations
+};
+
+struct CacheOptions {
+  // Empty: in memory. Else a file that is made when missing, survives crashes, and is used again by
+  // the next run.
+  std::string file = {};
+  // Most bytes in memory; what does not fit is read again in every epoch. Default: half of the
+  // memory available now.
+  std::optional<std::uint64_t> budget_bytes = {};
+};
+
+struct InterleaveOptions {
+  std::uint64_t cycle_length = 4;  // inputs open at a time
+  std::uint64_t block_length = 1;  // elements from one before the next
 };
 
 struct BatchOptions {
@@ -242,7 +261,13 @@ using MapFunction = std::function<void(Sample&)>;
 using RandomMapFunction =
     std::function<void(Sample&, Random&)>;  // randomness keyed by (seed, epoch, sample)
 
+using FilterFunction = std::function<bool(const Sample&)>;
+// Writes the next element and returns true, or returns false at the end.
+using Generator = std::function<bool(Sample&)>;
+using GeneratorFactory = std::function<Generator()>;
+
 class DatasetIterator;
+class Transform;  // surefit/image.hpp
 
 class Dataset {
  public:
@@ -258,6 +283,18 @@ class Dataset {
   }
   static Dataset range(std::uint64_t count);  // int64 scalars 0 ... count - 1
 
+  // Serial code of the user's, started anew for every epoch by `factory`. What it yields is checked
+  // against `spec`. For resuming, it is run again and what came before is dropped, so it must yield
+  // the same again.
+  static Dataset from_generator(GeneratorFactory factory, std::vector<ComponentSpec> spec);
+  // The same for generators that return std::optional<std::vector<Tensor>>.
+  using TensorGenerator = std::function<std::optional<std::vector<Tensor>>()>;
+  static Dataset from_generator(std::function<TensorGenerator()> factory,
+                                std::vector<ComponentSpec> spec);
+
+  // Elements of both, component after component; as long as the shorter one.
+  static Dataset zip(const Dataset& first, const Dataset& second);
+
   // tf.data's buffer semantics over indices: element p of the result is among the first p +
   // buffer_size of the input. When everything fits in the buffer the order is a keyed permutation
   // that needs no memory.
@@ -265,7 +302,16 @@ class Dataset {
   Dataset map(MapFunction function, MapOptions options = {}) const;
   Dataset map(MapFunction function, std::int64_t num_parallel_calls) const;
   Dataset map(RandomMapFunction function, MapOptions options = {}) const;
+  Dataset map(const Transform& transform, std::int64_t num_parallel_calls = AUTOTUNE) const;
   Dataset batch(std::uint64_t batch_size, BatchOptions options = {}) const;
+  Dataset filter(FilterFunction keep) const;  // makes a stream: how many pass is not known before
+  Dataset concatenate(const Dataset& next) const;
+  Dataset enumerate(std::int64_t start = 0) const;  // puts an int64 counter before the components
+  // One dataset per element, their elements in turns.
+  Dataset interleave(std::function<Dataset(const Sample&)> function,
+                     InterleaveOptions options = {}) const;
+  // Keeps the elements of the first pass, as tf.data: what is random below becomes fixed.
+  Dataset cache(CacheOptions options = {}) const;
   Dataset take(std::uint64_t count) const;
   Dataset skip(std::uint64_t count) const;
   Dataset repeat(

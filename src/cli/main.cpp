@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
+#include <fmt/format.h>
+
+#include "surefit/error.hpp"
 
 #include "cli/verbs.hpp"
-#include "surefit/error.hpp"
 
 namespace surefit::cli {
 namespace {
@@ -49,7 +49,10 @@ int dispatch(int count, char** words) {
   if (verb == "doctor") return doctor_verb(arguments);
   if (verb == "runs") return runs_verb(arguments);
   if (verb.starts_with("-")) {
-    throw ConfigError(fmt::format("[surefit] unknown option before the verb; expected `surefit VERB [options]`; got '{}'; see surefit --help", verb));
+    throw ConfigError(
+        fmt::format("[surefit] unknown option before the verb; expected `surefit VERB [options]`; "
+                    "got '{}'; see surefit --help",
+                    verb));
   }
   return worker_verb(verb, arguments);
 }

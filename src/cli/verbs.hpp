@@ -14,7 +14,8 @@ int watch_verb(const Arguments& arguments);
 int doctor_verb(const Arguments& arguments);
 int runs_verb(const Arguments& arguments);
 
-// Hands `surefit VERB ...` to libexec/surefit/surefit-train: under the guard for train, by exec for the others.
+// Hands `surefit VERB ...` to libexec/surefit/surefit-train: under the guard for train, by exec for
+// the others.
 int worker_verb(const std::string& verb, const Arguments& arguments);
 
 }  // namespace surefit::cli

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "surefit/data.hpp"
+#include "surefit/image.hpp"
 
 #include "base/thread_pool.hpp"
 #include "data/node.hpp"
@@ -16,6 +17,46 @@ Dataset Dataset::range(std::uint64_t count) {
   return Dataset(data::make_range(count));
 }
 
+Dataset Dataset::from_generator(GeneratorFactory factory, std::vector<ComponentSpec> spec) {
+  return Dataset(data::make_generator(std::move(factory), std::move(spec)));
+}
+
+Dataset Dataset::from_generator(std::function<TensorGenerator()> factory,
+                                std::vector<ComponentSpec> spec) {
+  if (!factory) throw ConfigError("[from_generator] the factory is empty; expected a callable");
+  return from_generator(GeneratorFactory([factory = std::move(factory)] {
+                          return Generator([next = factory()](Sample& sample) {
+                            const std::optional<std::vector<Tensor>> tensors = next();
+                            if (!tensors) return false;
+                            sample.resize(tensors->size());
+                            for (std::size_t i = 0; i < tensors->size(); ++i)
+                              sample[i].assign((*tensors)[i]);
+                            return true;
+                          });
+                        }),
+                        std::move(spec));
+}
+
+Dataset Dataset::zip(const Dataset& first, const Dataset& second) {
+  return Dataset(data::make_zip(first.node_, second.node_));
+}
+Dataset Dataset::filter(FilterFunction keep) const {
+  return Dataset(data::make_filter(node_, std::move(keep)));
+}
+Dataset Dataset::concatenate(const Dataset& next) const {
+  return Dataset(data::make_concatenate(node_, next.node_));
+}
+Dataset Dataset::enumerate(std::int64_t start) const {
+  return Dataset(data::make_enumerate(node_, start));
+}
+Dataset Dataset::interleave(std::function<Dataset(const Sample&)> function,
+                            InterleaveOptions options) const {
+  return Dataset(data::make_interleave(node_, std::move(function), options));
+}
+Dataset Dataset::cache(CacheOptions options) const {
+  return Dataset(data::make_cache(node_, std::move(options)));
+}
+
 Dataset Dataset::shuffle(std::uint64_t buffer_size, ShuffleOptions options) const {
   return Dataset(data::make_shuffle(node_, buffer_size, options));
 }
@@ -27,6 +68,9 @@ Dataset Dataset::map(MapFunction function, std::int64_t num_parallel_calls) cons
 }
 Dataset Dataset::map(RandomMapFunction function, MapOptions options) const {
   return Dataset(data::make_random_map(node_, std::move(function), std::move(options)));
+}
+Dataset Dataset::map(const Transform& transform, std::int64_t num_parallel_calls) const {
+  return Dataset(data::make_transform(node_, transform, num_parallel_calls));
 }
 Dataset Dataset::batch(std::uint64_t batch_size, BatchOptions options) const {
   return Dataset(data::make_batch(node_, batch_size, options));

@@ -8,6 +8,8 @@
 
 #include "base/check.hpp"
 #include "base/units.hpp"
+#include "data/cache.hpp"
+#include "data/images/resize.hpp"
 
 namespace surefit::data {
 namespace {
@@ -31,7 +33,36 @@ class PositionCursor final : public Cursor {
   Position at_;
 };
 
+class ElementwiseCursor final : public Cursor {
+ public:
+  ElementwiseCursor(const Node& node, std::unique_ptr<Cursor> input)
+      : node_(node), input_(std::move(input)) {}
+  bool next(Sample& out, Worker& worker) override {
+    if (!input_->next(out, worker)) return false;
+    node_.apply(out, worker);
+    return true;
+  }
+  void skip(std::uint64_t count, Worker& worker) override { input_->skip(count, worker); }
+
+ private:
+  const Node& node_;
+  std::unique_ptr<Cursor> input_;
+};
+
 }  // namespace
+
+void read_elementwise(const Node& node, Position at, Sample& out, Worker& worker) {
+  if (worker.cache() != nullptr && &worker.cache()->node() == &node) {
+    worker.cache()->read(at, out, worker);
+    return;
+  }
+  node.input().read(at, out, worker);
+  node.apply(out, worker);
+}
+
+std::unique_ptr<Cursor> open_elementwise(const Node& node, std::uint64_t pass, Worker& worker) {
+  return std::make_unique<ElementwiseCursor>(node, node.input().open(pass, worker));
+}
 
 bool Meter::try_take(std::uint64_t bytes) {
   std::uint64_t used = used_.load(std::memory_order_relaxed);
@@ -59,6 +90,11 @@ void Meter::give(std::uint64_t bytes) {
   used_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
+Worker::Worker(std::uint64_t seed, Meter& meter, Env& env)
+    : seed_(seed), meter_(&meter), env_(&env), resizer_(std::make_unique<StreamResizer>()) {}
+Worker::~Worker() = default;
+Worker::Worker(Worker&&) noexcept = default;
+
 void Worker::charge(std::uint32_t op, double seconds) {
   if (op >= times_.size()) times_.resize(op + 1);
   times_[op].calls += 1;
@@ -70,8 +106,9 @@ Sample& Worker::lend() {
   return *samples_[lent_++];
 }
 
-Node::Node(std::vector<std::shared_ptr<const Node>> inputs) : inputs_(std::move(inputs)) {
-  for (const auto& input : inputs_) op_ += input->op() + 1;
+Node::Node(std::vector<std::shared_ptr<const Node>> inputs, Kind kind)
+    : inputs_(std::move(inputs)), transparent_(kind == Kind::kTransparent) {
+  for (const auto& input : inputs_) op_ += input->op() + (transparent_ ? 0 : 1);
 }
 
 bool Node::random_access() const {
@@ -89,9 +126,14 @@ const Node* Node::forward(Position&, std::uint64_t) const {
   return nullptr;
 }
 
-std::uint64_t Node::id(Position at, std::uint64_t seed) const {
-  if (const Node* next = forward(at, seed)) return next->id(at, seed);
-  return elementwise() ? input().id(at, seed) : at.index;
+Position Node::locate(Position at, std::uint64_t seed) const {
+  if (const Node* next = forward(at, seed)) return next->locate(at, seed);
+  return elementwise() ? input().locate(at, seed) : at;
+}
+
+bool Node::varies() const {
+  return !deterministic() || std::any_of(inputs_.begin(), inputs_.end(),
+                                         [](const auto& input) { return input->varies(); });
 }
 
 std::unique_ptr<Cursor> Node::open(std::uint64_t pass, Worker&) const {

@@ -38,6 +38,23 @@ class Meter {
   std::atomic<std::uint64_t> used_{0}, peak_{0};
 };
 
+// Memory of a library's for the duration of a scope.
+class MeteredScope {
+ public:
+  MeteredScope(Meter* meter, std::uint64_t bytes) : meter_(meter), bytes_(bytes) {
+    if (meter_ != nullptr) meter_->take(bytes_);
+  }
+  ~MeteredScope() {
+    if (meter_ != nullptr) meter_->give(bytes_);
+  }
+  MeteredScope(const MeteredScope&) = delete;
+  MeteredScope& operator=(const MeteredScope&) = delete;
+
+ private:
+  Meter* meter_;
+  std::uint64_t bytes_;
+};
+
 // A buffer that stays resident while a pipeline runs, for the plan's ledger.
 struct LedgerEntry {
   std::string name;
@@ -58,6 +75,8 @@ struct ServiceTime {
 
 class Worker;
 class Quarantine;
+class ReaderCache;
+class StreamResizer;
 
 // The pool and one worker for each of its threads.
 struct Team {
@@ -69,19 +88,32 @@ struct Team {
 // sheet. Not synchronised.
 class Worker {
  public:
-  Worker(std::uint64_t seed, Meter& meter, Env& env) : seed_(seed), meter_(&meter), env_(&env) {}
-  Worker(Worker&&) = default;
+  Worker(std::uint64_t seed, Meter& meter, Env& env);
+  ~Worker();
+  Worker(Worker&&) noexcept;
 
   std::uint64_t seed() const { return seed_; }
   Meter& meter() { return *meter_; }
   Env& env() { return *env_; }
+  StreamResizer& resizer() { return *resizer_; }
+  std::string& text() { return text_; }  // a scratch string whose memory is reused
   void charge(std::uint32_t op, double seconds);
+  void charge_io(double seconds) {
+    io_seconds_ += seconds;
+  }  // part of some op's time spent on files
+  double io_seconds() const { return io_seconds_; }
   const std::vector<ServiceTime>& times() const { return times_; }
 
   // Set only on the first worker and only outside parallel work, because calls to the pool must not
   // nest.
   Team* team() const { return team_; }
   void set_team(Team* team) { team_ = team; }
+  // Set on workers that only find out types: what they draw has the wrong seed and must not be
+  // kept.
+  bool probing() const { return probing_; }
+  void set_probing() { probing_ = true; }
+  ReaderCache* cache() const { return cache_; }
+  void set_cache(ReaderCache* cache) { cache_ = cache; }
   Quarantine* quarantine() const { return quarantine_; }
   void set_quarantine(Quarantine* quarantine) { quarantine_ = quarantine; }
 
@@ -107,8 +139,13 @@ class Worker {
   Env* env_;
   Team* team_ = nullptr;
   Quarantine* quarantine_ = nullptr;
+  ReaderCache* cache_ = nullptr;
   std::vector<ServiceTime> times_;
+  double io_seconds_ = 0;
+  bool probing_ = false;
   std::vector<std::unique_ptr<Sample>> samples_;
+  std::unique_ptr<StreamResizer> resizer_;
+  std::string text_;
   std::size_t lent_ = 0;
 };
 
@@ -123,7 +160,10 @@ class Cursor {
 
 class Node : public std::enable_shared_from_this<Node> {
  public:
-  explicit Node(std::vector<std::shared_ptr<const Node>> inputs);
+  // kTransparent: the node changes no bits, so it may come and go without renumbering the random
+  // ones.
+  enum class Kind { kMeaningful, kTransparent };
+  explicit Node(std::vector<std::shared_ptr<const Node>> inputs, Kind kind = Kind::kMeaningful);
   virtual ~Node() = default;
 
   const std::vector<std::shared_ptr<const Node>>& inputs() const { return inputs_; }
@@ -137,15 +177,15 @@ class Node : public std::enable_shared_from_this<Node> {
       const = 0;                       // elements per pass; kInfiniteCardinality; nothing = unknown
   virtual bool random_access() const;  // default: when all inputs are
   virtual std::uint64_t fingerprint() const { return 0; }  // of a source's contents; 0 for verbs
-  virtual bool transparent() const { return false; }       // a resumed run may have it or not
+  bool transparent() const { return transparent_; }        // a resumed run may have it or not
 
   // Random access only; thread-safe for different workers. `at.index` is below size().
   virtual void read(Position at, Sample& out, Worker& worker) const;
   // Verbs that only choose positions rewrite `at` and return the input it now refers to; others
   // return null.
   virtual const Node* forward(Position& at, std::uint64_t seed) const;
-  // The stable number of the sample at a position, without reading it.
-  virtual std::uint64_t id(Position at, std::uint64_t seed) const;
+  // The stable number of the sample at a position and the pass of its source, without reading it.
+  virtual Position locate(Position at, std::uint64_t seed) const;
   virtual std::unique_ptr<Cursor> open(std::uint64_t pass, Worker& worker) const;
   // A hint that these bytes will be wanted soon.
   virtual void will_need(Position at, Worker& worker) const;
@@ -153,15 +193,31 @@ class Node : public std::enable_shared_from_this<Node> {
   // A verb that changes one element at a time, whatever its position, applies itself here.
   virtual bool elementwise() const { return false; }
   virtual void apply(Sample& sample, Worker& worker) const;
-  // False when what it does depends on the epoch: its results may not be cached.
+  // False when what it does to an element depends on the epoch: its results may not be cached.
   virtual bool deterministic() const { return true; }
+  // Another pass may bring other elements or another order.
+  virtual bool varies() const;
+  // Gives a cache in this node less room than it would take by itself.
+  virtual void limit_cache(std::uint64_t) const {}
+  virtual bool holds_cache() const { return false; }
+  virtual std::int64_t prefetch_depth() const {
+    return 0;
+  }  // what a prefetch verb asks for; AUTOTUNE or batches
 
   virtual std::vector<LedgerEntry> buffers() const { return {}; }
 
  private:
   std::vector<std::shared_ptr<const Node>> inputs_;
   std::uint32_t op_ = 0;
+  bool transparent_ = false;
 };
+
+// The element at a position of an elementwise node: from the reader's cache when that sits here,
+// else read and applied.
+void read_elementwise(const Node& node, Position at, Sample& out, Worker& worker);
+
+// The cursor of an elementwise node: its input's, with apply() on top.
+std::unique_ptr<Cursor> open_elementwise(const Node& node, std::uint64_t pass, Worker& worker);
 
 using NodePtr = std::shared_ptr<const Node>;
 
@@ -175,6 +231,16 @@ NodePtr make_repeat(NodePtr input, std::optional<std::uint64_t> count);
 NodePtr make_prefetch(NodePtr input, std::int64_t buffer_size);
 NodePtr make_map(NodePtr input, MapFunction function, MapOptions options);
 NodePtr make_random_map(NodePtr input, RandomMapFunction function, MapOptions options);
+NodePtr make_transform(NodePtr input, const Transform& transform, std::int64_t num_parallel_calls);
+NodePtr make_generator(GeneratorFactory factory, std::vector<ComponentSpec> spec);
+NodePtr make_filter(NodePtr input, FilterFunction keep);
+NodePtr make_stream_shuffle(NodePtr input, std::uint64_t buffer_size, ShuffleOptions options);
+NodePtr make_interleave(NodePtr input, std::function<Dataset(const Sample&)> function,
+                        InterleaveOptions options);
+NodePtr make_zip(NodePtr first, NodePtr second);
+NodePtr make_concatenate(NodePtr first, NodePtr second);
+NodePtr make_enumerate(NodePtr input, std::int64_t start);
+NodePtr make_cache(NodePtr input, CacheOptions options);
 NodePtr make_batch(NodePtr input, std::uint64_t batch_size, BatchOptions options);
 
 // The whole pipeline from source to `node`: "arrays(60000) > shuffle(60000) > batch(32)".

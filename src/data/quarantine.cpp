@@ -49,7 +49,8 @@ void read_or_substitute(const Node& node, Position at, Sample& out, Worker& work
       return node.read(at, out, worker);
     } catch (...) {
       // A source that fails before it can name the sample leaves the previous one's name.
-      out.place(node.id(at, worker.seed()), at.pass);
+      const Position place = node.locate(at, worker.seed());
+      out.place(place.index, place.pass);
       worker.quarantine()->admit(out);
       if (attempt == kAttempts) throw;
     }

@@ -165,6 +165,14 @@ Field::Replaced Field::replace(DType dtype, const Dims& dims) {
   return {old_bytes, {storage, bytes}};
 }
 
+void Field::reshape(const Dims& dims) {
+  if (!dims.fixed() || dims.count() != dims_.count()) {
+    throw ConfigError(fmt::format("[data] {} cannot become {}: other counts", dims_.to_string(),
+                                  dims.to_string()));
+  }
+  dims_ = dims;
+}
+
 void Field::assign(const Tensor& tensor) {
   const Replaced storage = replace(tensor.dtype(), Dims(tensor.shape()));
   if (tensor.bytes() > 0) std::memcpy(storage.bytes.data(), tensor.raw().data(), tensor.bytes());
@@ -202,6 +210,14 @@ void Field::offer(DType dtype, std::span<std::byte> target) {
 void Field::copy_from(const Field& other) {
   const std::span<std::byte> storage = replace(other.dtype_, other.dims_).bytes;
   if (other.size_ > 0) std::memcpy(storage.data(), other.data_, other.size_);
+}
+
+void Field::swap_contents(Field& other) noexcept {
+  std::swap(dtype_, other.dtype_);
+  std::swap(dims_, other.dims_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(blocks_, other.blocks_);
 }
 
 void Field::require(DType dtype) const {
@@ -244,6 +260,15 @@ void Sample::copy_from(const Sample& other) {
   place(other.index_, other.epoch_);
   path_.assign(other.path_);
   rows_ = other.rows_;
+}
+
+void Sample::swap_contents(Sample& other) noexcept {
+  std::swap(fields_, other.fields_);
+  std::swap(size_, other.size_);
+  std::swap(index_, other.index_);
+  std::swap(epoch_, other.epoch_);
+  std::swap(path_, other.path_);
+  std::swap(rows_, other.rows_);
 }
 
 std::vector<ComponentSpec> Sample::spec() const {

@@ -81,14 +81,18 @@ void store(const Field& field, DType dtype, std::span<std::byte> destination) {
   if (field.bytes().data() == destination.data()) return;  // already written in place
   SUREFIT_CHECK(destination.size() == count * size_of(dtype), "a slot of {} bytes for {} of {}",
                 destination.size(), count, name_of(dtype));
-  if (field.dtype() == dtype) {
-    std::memcpy(destination.data(), field.bytes().data(), destination.size());
+  convert_values(field.dtype(), field.bytes().data(), dtype, destination.data(), count);
+}
+
+void convert_values(DType from, const std::byte* source, DType to, std::byte* destination,
+                    std::size_t count) {
+  if (from == to) {
+    std::memcpy(destination, source, count * size_of(to));
     return;
   }
-  const Convert function = converter(field.dtype(), dtype);
-  SUREFIT_CHECK(function != nullptr, "no conversion from {} to {}", name_of(field.dtype()),
-                name_of(dtype));
-  function(field.bytes().data(), destination.data(), count);
+  const Convert function = converter(from, to);
+  SUREFIT_CHECK(function != nullptr, "no conversion from {} to {}", name_of(from), name_of(to));
+  function(source, destination, count);
 }
 
 }  // namespace surefit::data

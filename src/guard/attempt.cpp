@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/attempt.hpp"
 
-#include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -16,6 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
@@ -46,7 +45,8 @@ std::vector<DiskState> watched_disks(const SupervisorOptions& options) {
 }
 
 // Environment for the child: what it may adapt to, and on request what tames its libraries.
-std::map<std::string, std::string> child_environment(const SupervisorOptions& options, const AttemptOptions& attempt) {
+std::map<std::string, std::string> child_environment(const SupervisorOptions& options,
+                                                     const AttemptOptions& attempt) {
   std::map<std::string, std::string> environment{
       {"SUREFIT_ATTEMPT", fmt::format("{}", attempt.number)},
       {"SUREFIT_SUGGESTED_BATCH_SCALE", fmt::format("{:g}", attempt.batch_scale)},
@@ -54,7 +54,8 @@ std::map<std::string, std::string> child_environment(const SupervisorOptions& op
   if (!options.tame) return environment;
   double quota = 0;
   for (const CpuLevel& level : CgroupChain(roots_of(::getpid())).cpu()) {
-    if (level.quota_cores > 0 && (quota == 0 || level.quota_cores < quota)) quota = level.quota_cores;
+    if (level.quota_cores > 0 && (quota == 0 || level.quota_cores < quota))
+      quota = level.quota_cores;
   }
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -64,7 +65,9 @@ std::map<std::string, std::string> child_environment(const SupervisorOptions& op
   const auto set_default = [&](const char* name, const std::string& value) {
     if (std::getenv(name) == nullptr) environment[name] = value;  // the user's own word counts more
   };
-  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"}) set_default(name, count);
+  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+                           "NUMEXPR_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"})
+    set_default(name, count);
   set_default("MALLOC_ARENA_MAX", "2");
   set_default("PYTHONFAULTHANDLER", "1");
   set_default("TF_FORCE_GPU_ALLOW_GROWTH", "true");
@@ -77,15 +80,22 @@ std::map<std::string, std::string> batch_system_environment() {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos) continue;
-    if (text.starts_with("SLURM_") || text.starts_with("KAGGLE_")) found.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (text.starts_with("SLURM_") || text.starts_with("KAGGLE_"))
+      found.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return found;
 }
 
 class Attempt {
  public:
-  Attempt(const SupervisorOptions& options, const AttemptOptions& attempt, Streams& streams, int signal_fd, Store& store)
-      : options_(options), attempt_(attempt), streams_(streams), signal_fd_(signal_fd), store_(store), notices_(options, streams, store) {}
+  Attempt(const SupervisorOptions& options, const AttemptOptions& attempt, Streams& streams,
+          int signal_fd, Store& store)
+      : options_(options),
+        attempt_(attempt),
+        streams_(streams),
+        signal_fd_(signal_fd),
+        store_(store),
+        notices_(options, streams, store) {}
 
   Obituary run() {
     Obituary obituary;
@@ -112,13 +122,25 @@ class Attempt {
  private:
   void start(Obituary& obituary) {
     const CgroupChain chain(roots_of(::getpid()));
-    if (options_.cgroup && !group_.create(chain, fmt::format("surefit-{}-{}", ::getpid(), attempt_.number), options_.max_memory) && options_.max_memory != kNoLimit) {
-      streams_.say(fmt::format("surefit: --max-memory without a memory group of its own ({}): the guard stops the command when it sees more", group_.why()));
+    if (options_.cgroup &&
+        !group_.create(chain, fmt::format("surefit-{}-{}", ::getpid(), attempt_.number),
+                       options_.max_memory) &&
+        options_.max_memory != kNoLimit) {
+      streams_.say(
+          fmt::format("surefit: --max-memory without a memory group of its own ({}): the guard "
+                      "stops the command when it sees more",
+                      group_.why()));
     }
     streams_.open();
-    const SpawnOptions spawn_options{.command = attempt_.command, .environment = child_environment(options_, attempt_), .cgroup_procs = group_.exists() ? group_.procs_file() : "", .oom_score_adj = attempt_.oom_score, .raise_files = options_.tame};
+    const SpawnOptions spawn_options{.command = attempt_.command,
+                                     .environment = child_environment(options_, attempt_),
+                                     .cgroup_procs = group_.exists() ? group_.procs_file() : "",
+                                     .oom_score_adj = attempt_.oom_score,
+                                     .raise_files = options_.tame};
     const auto make_sampler = [&](const std::string& group) {
-      return std::make_unique<Sampler>(SamplerOptions{.own_group = group, .heartbeat_path = attempt_.heartbeat_path, .disks = watched_disks(options_)});
+      return std::make_unique<Sampler>(SamplerOptions{.own_group = group,
+                                                      .heartbeat_path = attempt_.heartbeat_path,
+                                                      .disks = watched_disks(options_)});
     };
     sampler_ = make_sampler(group_.path());
     const Spawned spawned = spawn(spawn_options, streams_);
@@ -136,7 +158,8 @@ class Attempt {
       sampler_ = make_sampler("");
     }
     sampler_->attach(pid_);
-    janitor_.start(streams_.saved_terminal(), pid_, !streams_.shares_group(), store_.box() == nullptr ? "" : store_.box()->path());
+    janitor_.start(streams_.saved_terminal(), pid_, !streams_.shares_group(),
+                   store_.box() == nullptr ? "" : store_.box()->path());
     identify(obituary.directory);
   }
 
@@ -144,7 +167,9 @@ class Attempt {
     if (store_.box() == nullptr) return;
     BlackBoxIdentity id{.guard_pid = ::getpid(), .child_pid = pid_, .start_time = wall_seconds()};
     if (const auto stat = read_stat(pid_)) id.child_start_ticks = stat->start_ticks;
-    const auto put = [](auto& field, const std::string& text) { std::copy_n(text.data(), std::min(text.size(), field.size() - 1), field.data()); };
+    const auto put = [](auto& field, const std::string& text) {
+      std::copy_n(text.data(), std::min(text.size(), field.size() - 1), field.data());
+    };
     put(id.boot_id, boot_id());
     put(id.directory, directory);
     put(id.command, attempt_.command_text);
@@ -169,9 +194,12 @@ class Attempt {
       polls.push_back({signal_fd_, POLLIN, 0});
       streams_.add_polls(polls);
       const double wait = std::max(0.0, next_tick - monotonic_seconds());
-      if (::poll(polls.data(), polls.size(), static_cast<int>(wait * 1000) + 1) < 0 && errno != EINTR) break;
+      if (::poll(polls.data(), polls.size(), static_cast<int>(wait * 1000) + 1) < 0 &&
+          errno != EINTR)
+        break;
       if (polls.front().revents != 0) read_signals();
       streams_.handle(polls, seen());
+      if (streams_.take_suspend_request()) stop_ourselves();
       if (dead_ || monotonic_seconds() < next_tick) continue;
       tick_length = std::min(kTick, tick_length * 2);
       tick(tick_length);
@@ -179,12 +207,13 @@ class Attempt {
     }
   }
 
-  // A tree of a hundred processes costs a hundred reads: then samples come less often, and the guard stays below half a
-  // percent of a core.
+  // A tree of a hundred processes costs a hundred reads: then samples come less often, and the
+  // guard stays below half a percent of a core.
   double slow_down() {
     rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
-    const double cpu = static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + 1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    const double cpu = static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                       1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     const double now = monotonic_seconds();
     if (now - cpu_since_ > 5) {
       const double share = (cpu - cpu_before_) / (now - cpu_since_);
@@ -209,9 +238,12 @@ class Attempt {
       if (monotonic_seconds() > stop_at_) kill_tree(SIGKILL);
       return;
     }
-    if (options_.max_time_s > 0 && elapsed > options_.max_time_s) stop(GuardAction::kTimeLimit, "time limit reached");
-    const bool waits_for_user = e.waiting == "input from the terminal" || e.waiting == "a timer (sleep)";
-    if (options_.hang_timeout_s > 0 && sampler_->idle_seconds() > options_.hang_timeout_s && !waits_for_user) {
+    if (options_.max_time_s > 0 && elapsed > options_.max_time_s)
+      stop(GuardAction::kTimeLimit, "time limit reached");
+    const bool waits_for_user =
+        e.waiting == "input from the terminal" || e.waiting == "a timer (sleep)";
+    if (options_.hang_timeout_s > 0 && sampler_->idle_seconds() > options_.hang_timeout_s &&
+        !waits_for_user) {
       e.idle_s = sampler_->idle_seconds();
       stop(GuardAction::kHang, "no sign of life");
     }
@@ -222,13 +254,16 @@ class Attempt {
     }
     if (options_.restart_before_leak_s > 0) {
       const auto coming = sampler_->forecast_now();
-      if (coming && coming->seconds < options_.restart_before_leak_s && coming->window_s > std::min(20.0, options_.restart_before_leak_s)) stop(GuardAction::kLeak, "restart before the leak hits the limit");
+      if (coming && coming->seconds < options_.restart_before_leak_s &&
+          coming->window_s > std::min(20.0, options_.restart_before_leak_s))
+        stop(GuardAction::kLeak, "restart before the leak hits the limit");
     }
   }
 
   void stop(GuardAction action, const char* why) {
     sampler_->evidence().action = action;
-    notices_.tell(fmt::format("{}: SIGTERM to the command, SIGKILL after {}", why, format_duration(options_.grace_s)));
+    notices_.tell(fmt::format("{}: SIGTERM to the command, SIGKILL after {}", why,
+                              format_duration(options_.grace_s)));
     kill_tree(SIGTERM);
     stop_at_ = monotonic_seconds() + options_.grace_s;
   }
@@ -262,6 +297,7 @@ class Attempt {
           break;
         case SIGCONT:
           streams_.resume();
+          sampler_->resumed();
           ::kill(streams_.shares_group() ? pid_ : -pid_, SIGCONT);
           break;
         case SIGTSTP:
@@ -276,11 +312,14 @@ class Attempt {
   void pass_on(int signal, const signalfd_siginfo& info) {
     Evidence& e = sampler_->evidence();
     const bool from_terminal = info.ssi_code == SI_KERNEL;
-    if (e.action == GuardAction::kNone && (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT)) {
+    if (e.action == GuardAction::kNone &&
+        (signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT)) {
       e.action = GuardAction::kPassedSignal;
       e.passed_signal = signal;
       const auto sender = read_stat(static_cast<pid_t>(info.ssi_pid));
-      e.passed_from = from_terminal ? "the terminal" : fmt::format("pid {} ({}, uid {})", info.ssi_pid, sender ? sender->name : "gone", info.ssi_uid);
+      e.passed_from = from_terminal ? "the terminal"
+                                    : fmt::format("pid {} ({}, uid {})", info.ssi_pid,
+                                                  sender ? sender->name : "gone", info.ssi_uid);
     }
     if (streams_.shares_group()) {
       if (!from_terminal) ::kill(pid_, signal);  // from the terminal it got its own
@@ -292,7 +331,7 @@ class Attempt {
   // Ctrl-Z: the child stopped, so the guard stops too and the shell gets its terminal back.
   void stop_ourselves() {
     streams_.suspend();
-    ::kill(streams_.shares_group() ? pid_ : -pid_, SIGTSTP);
+    ::kill(streams_.shares_group() ? pid_ : -pid_, streams_.interactive() ? SIGSTOP : SIGTSTP);
     ::raise(SIGSTOP);
   }
 
@@ -300,7 +339,9 @@ class Attempt {
     while (true) {
       siginfo_t info{};
       // First only looked at: while it is a zombie its limits can still be read.
-      if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+      if (::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 ||
+          info.si_pid == 0)
+        return;
       const pid_t pid = info.si_pid;
       if (info.si_code == CLD_STOPPED) {
         int status = 0;
@@ -310,7 +351,9 @@ class Attempt {
       }
       if (pid == pid_ && !dead_) {
         Evidence& e = sampler_->evidence();
-        e.exit = {info.si_code != CLD_EXITED, info.si_status, info.si_code == CLD_DUMPED};
+        e.exit = {.signaled = info.si_code != CLD_EXITED,
+                  .number = info.si_status,
+                  .core = info.si_code == CLD_DUMPED};
         dead_ = true;
         sampler_->finish();
       }
@@ -325,16 +368,18 @@ class Attempt {
   }
 
   void finish() {
-    // What is in the pipes comes out; who still holds them is ended, for a supervised run ends with all of its tree.
+    // What is in the pipes comes out; who still holds them is ended, for a supervised run ends with
+    // all of its tree.
     const double patience = monotonic_seconds() + 0.5;
-    while (streams_.drain(seen()) && monotonic_seconds() < patience && !others().empty()) ::usleep(5000);
+    while (streams_.drain(seen()) && monotonic_seconds() < patience && !others().empty())
+      ::usleep(5000);
     end_leftovers();
     const double last = monotonic_seconds() + 5;
     while (streams_.drain(seen()) && monotonic_seconds() < last) ::usleep(2000);
     Evidence& e = sampler_->evidence();
     e.stderr_tail = streams_.stderr_tail();
     e.stdout_tail = streams_.stdout_tail();
-    if (!e.nan_seen) notices_.look_at_tail(e);
+    if (!e.nan_seen) notices_.look_at_tail(e);  // of streams that were not relayed
     streams_.close();
     janitor_.stop();
     group_.remove();
@@ -347,7 +392,8 @@ class Attempt {
       return !stat || stat->state == 'Z';
     });
     if (!left.empty()) {
-      notices_.tell(fmt::format("{} process{} of the command {} left over: ended", left.size(), left.size() == 1 ? "" : "es", left.size() == 1 ? "was" : "were"));
+      notices_.tell(fmt::format("{} process{} of the command {} left over: ended", left.size(),
+                                left.size() == 1 ? "" : "es", left.size() == 1 ? "was" : "were"));
       for (const pid_t pid : left) ::kill(pid, SIGTERM);
       const double until = monotonic_seconds() + std::min(5.0, options_.grace_s);
       while (monotonic_seconds() < until && !others().empty()) {
@@ -382,7 +428,8 @@ class Attempt {
 
 }  // namespace
 
-Obituary run_attempt(const SupervisorOptions& options, const AttemptOptions& attempt, Streams& streams, int signal_fd, Store& store) {
+Obituary run_attempt(const SupervisorOptions& options, const AttemptOptions& attempt,
+                     Streams& streams, int signal_fd, Store& store) {
   return Attempt(options, attempt, streams, signal_fd, store).run();
 }
 

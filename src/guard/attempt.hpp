@@ -24,6 +24,7 @@ struct AttemptOptions {
 };
 
 // Evidence and times are filled; diagnosis is left to the caller.
-Obituary run_attempt(const SupervisorOptions& options, const AttemptOptions& attempt, Streams& streams, int signal_fd, Store& store);
+Obituary run_attempt(const SupervisorOptions& options, const AttemptOptions& attempt,
+                     Streams& streams, int signal_fd, Store& store);
 
 }  // namespace surefit::guard

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/cgroup.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
 #include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace surefit::guard {
 namespace {
@@ -47,21 +49,24 @@ std::optional<Mount> find_mount(const std::string& mountinfo, std::string_view c
     const auto fields = split(line.substr(0, dash), ' ');
     const auto tail = split(line.substr(dash + 3), ' ');
     if (fields.size() < 5 || tail.size() < 3) continue;
-    const bool match = controller.empty() ? tail[0] == "cgroup2"
-                                          : tail[0] == "cgroup" && contains_word(tail[2], controller, ',');
+    const bool match = controller.empty()
+                           ? tail[0] == "cgroup2"
+                           : tail[0] == "cgroup" && contains_word(tail[2], controller, ',');
     if (match) return Mount{std::string(fields[3]), std::string(fields[4])};
   }
   return std::nullopt;
 }
 
 // The path of the process in a v1 controller's hierarchy, or in v2 for controller "".
-std::optional<std::string> find_path(const std::string& process_cgroup, std::string_view controller) {
+std::optional<std::string> find_path(const std::string& process_cgroup,
+                                     std::string_view controller) {
   for (const std::string_view line : split(process_cgroup, '\n')) {
     const std::size_t first = line.find(':');
     const std::size_t second = line.find(':', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) continue;
     const std::string_view controllers = line.substr(first + 1, second - first - 1);
-    const bool match = controller.empty() ? line.starts_with("0::") : contains_word(controllers, controller, ',');
+    const bool match =
+        controller.empty() ? line.starts_with("0::") : contains_word(controllers, controller, ',');
     if (match) return std::string(line.substr(second + 1));
   }
   return std::nullopt;
@@ -98,7 +103,9 @@ MemoryLevel read_v1(const std::string& path) {
   const std::uint64_t cache = number_after(stat, "total_cache ").value_or(0);
   level.reclaimable = cache - std::min(cache, number_after(stat, "total_shmem ").value_or(0));
   level.oom_kill = number_after(slurp(path + "/memory.oom_control"), "oom_kill ");
+  // With swap accounting the limit of memory + swap is asked first and counts the refusal instead.
   level.failures = slurp_number(path + "/memory.failcnt");
+  if (level.failures) *level.failures += slurp_number(path + "/memory.memsw.failcnt").value_or(0);
   return level;
 }
 
@@ -126,14 +133,16 @@ CgroupChain::Place CgroupChain::locate(const CgroupRoots& roots, const std::stri
     path = find_path(roots.process_cgroup, "");
     mount = find_mount(roots.mountinfo, "");
     if (!path || !mount) return place;
-    if (!contains_word(slurp(mount->point + "/cgroup.controllers").substr(0, 4096), controller, ' ') &&
+    if (!contains_word(slurp(mount->point + "/cgroup.controllers").substr(0, 4096), controller,
+                       ' ') &&
         slurp(mount->point + "/cgroup.controllers").find(controller) == std::string::npos) {
       return place;
     }
     place.v2 = true;
   }
   place.top = mount->point;
-  // In a container the path may be outside of what is mounted; then the mount point itself is our group.
+  // In a container the path may be outside of what is mounted; then the mount point itself is our
+  // group.
   std::string below = *path;
   if (mount->root != "/" && below.starts_with(mount->root)) below.erase(0, mount->root.size());
   place.directory = below == "/" ? mount->point : mount->point + below;
@@ -160,7 +169,8 @@ std::vector<std::string> CgroupChain::upward(const Place& place) {
 
 std::vector<MemoryLevel> CgroupChain::memory() const {
   std::vector<MemoryLevel> levels;
-  for (const std::string& path : upward(memory_)) levels.push_back(memory_.v2 ? read_v2(path) : read_v1(path));
+  for (const std::string& path : upward(memory_))
+    levels.push_back(memory_.v2 ? read_v2(path) : read_v1(path));
   return levels;
 }
 
@@ -183,12 +193,14 @@ std::vector<CpuLevel> CgroupChain::cpu() const {
       const std::string text = slurp(path + "/cpu.max");  // "200000 100000" or "max 100000"
       const auto words = split(text, ' ');
       if (words.size() == 2 && words[0] != "max") {
-        level.quota_cores = std::strtod(words[0].data(), nullptr) / std::strtod(words[1].data(), nullptr);
+        level.quota_cores =
+            std::strtod(words[0].data(), nullptr) / std::strtod(words[1].data(), nullptr);
       }
     } else {
       const std::uint64_t quota = slurp_number(path + "/cpu.cfs_quota_us").value_or(kNoLimit);
       const std::uint64_t period = slurp_number(path + "/cpu.cfs_period_us").value_or(0);
-      if (quota != kNoLimit && period > 0) level.quota_cores = static_cast<double>(quota) / static_cast<double>(period);
+      if (quota != kNoLimit && period > 0)
+        level.quota_cores = static_cast<double>(quota) / static_cast<double>(period);
     }
     const std::string stat = slurp(path + "/cpu.stat");
     level.periods = number_after(stat, "nr_periods ").value_or(0);
@@ -207,14 +219,33 @@ std::uint64_t headroom(const std::vector<MemoryLevel>& levels) {
   return left;
 }
 
+namespace {
+// A guard that was killed could not remove its group; an empty one of a dead guard is ours to clear
+// away.
+void remove_stale_groups(const std::string& above) {
+  DIR* directory = ::opendir(above.c_str());
+  if (directory == nullptr) return;
+  while (const dirent* entry = ::readdir(directory)) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with("surefit-")) continue;
+    const pid_t guard = std::atoi(entry->d_name + 8);
+    if (guard > 0 && ::kill(guard, 0) != 0 && errno == ESRCH)
+      ::rmdir((above + "/" + entry->d_name).c_str());
+  }
+  ::closedir(directory);
+}
+}  // namespace
+
 bool OwnCgroup::create(const CgroupChain& parent, const std::string& name, std::uint64_t limit) {
   const std::string& above = parent.memory_directory();
   if (above.empty()) {
     why_ = "no memory controller";
     return false;
   }
+  remove_stale_groups(above);
   v2_ = parent.memory_is_v2();
-  // v2 hands controllers down only from groups without processes of their own (or the root); a refusal is normal.
+  // v2 hands controllers down only from groups without processes of their own (or the root); a
+  // refusal is normal.
   if (v2_) write_text(above + "/cgroup.subtree_control", "+memory");
   const std::string path = above + "/" + name;
   if (::mkdir(path.c_str(), 0755) != 0) {
@@ -222,8 +253,9 @@ bool OwnCgroup::create(const CgroupChain& parent, const std::string& name, std::
     return false;
   }
   path_ = path;
-  const bool usable = ::access((path + (v2_ ? "/memory.max" : "/memory.limit_in_bytes")).c_str(), F_OK) == 0 &&
-                      ::access(procs_file().c_str(), W_OK) == 0;
+  const bool usable =
+      ::access((path + (v2_ ? "/memory.max" : "/memory.limit_in_bytes")).c_str(), F_OK) == 0 &&
+      ::access(procs_file().c_str(), W_OK) == 0;
   if (!usable) {
     why_ = fmt::format("{} hands no memory controller down", above);
     remove();
@@ -249,14 +281,17 @@ std::vector<pid_t> OwnCgroup::members() const {
   std::vector<pid_t> pids;
   if (path_.empty()) return pids;
   const std::string text = slurp(procs_file());
-  for (const std::string_view line : split(text, '\n')) pids.push_back(static_cast<pid_t>(std::atoi(line.data())));
+  for (const std::string_view line : split(text, '\n'))
+    pids.push_back(static_cast<pid_t>(std::atoi(line.data())));
   return pids;
 }
 
 void OwnCgroup::remove() {
   if (path_.empty()) return;
-  // Freed pages of the dead are charged for a moment; a group that cannot go yet is retried briefly.
-  for (int attempt = 0; attempt < 20 && ::rmdir(path_.c_str()) != 0 && errno == EBUSY; ++attempt) ::usleep(5000);
+  // Freed pages of the dead are charged for a moment; a group that cannot go yet is retried
+  // briefly.
+  for (int attempt = 0; attempt < 20 && ::rmdir(path_.c_str()) != 0 && errno == EBUSY; ++attempt)
+    ::usleep(5000);
   path_.clear();
 }
 

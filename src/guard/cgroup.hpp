@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control groups, v1, v2 or hybrid: the chain of ancestors of a process, its limits and counters, and a group of the
-// guard's own where the machine permits one.
+// Control groups, v1, v2 or hybrid: the chain of ancestors of a process, its limits and counters,
+// and a group of the guard's own where the machine permits one.
 #pragma once
-
-#include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "guard/proc.hpp"
@@ -25,11 +24,11 @@ struct MemoryLevel {
   std::string path;  // directory in the file system
   bool v2 = false;
   std::uint64_t limit = kNoLimit;
-  std::uint64_t high = kNoLimit;         // v2 memory.high
+  std::uint64_t high = kNoLimit;  // v2 memory.high
   std::uint64_t usage = 0;
-  std::uint64_t peak = 0;                // since the group was made
-  std::uint64_t reclaimable = 0;         // page cache without shared memory
-  std::optional<std::uint64_t> oom;             // v2: times this group's own limit was hit with nothing left
+  std::uint64_t peak = 0;            // since the group was made
+  std::uint64_t reclaimable = 0;     // page cache without shared memory
+  std::optional<std::uint64_t> oom;  // v2: times this group's own limit was hit with nothing left
   std::optional<std::uint64_t> oom_kill;        // kills of members by any OOM killer
   std::optional<std::uint64_t> oom_group_kill;  // v2, Linux 5.17
   std::optional<std::uint64_t> failures;        // v1 failcnt, v2 events max
@@ -72,7 +71,8 @@ class CgroupChain {
   Place memory_, pids_, cpu_;
 };
 
-// min over the chain of limit - used: what is left before somebody is killed. kNoLimit without limits.
+// min over the chain of limit - used: what is left before somebody is killed. kNoLimit without
+// limits.
 std::uint64_t headroom(const std::vector<MemoryLevel>& levels);
 
 // A memory group of our own for the child; empty path where not permitted (why() says so).

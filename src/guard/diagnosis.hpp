@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From evidence to cause. A rule is a function from Evidence to a Finding or nothing; the table in rules.cpp holds them
-// in order, most specific first, and the first that applies is the verdict. Patterns (leak, staircase, ...) are told
-// beside it.
+// From evidence to cause. A rule is a function from Evidence to a Finding or nothing; the table in
+// rules.cpp holds them in order, most specific first, and the first that applies is the verdict.
+// Patterns (leak, staircase, ...) are told beside it.
 //
-// certain  = the kernel's own word: a counter, a wait status, a log record, an errno the program printed and the state
+// certain  = the kernel's own word: a counter, a wait status, a log record, an errno the program
+// printed and the state
 //            of the machine confirms
 // probable = status plus a state of the machine that fits, but somebody else may have done it
 // possible = a pattern alone
@@ -71,8 +72,8 @@ bool died_of(const Evidence& evidence, int signal);
 bool died_of_or_wrapped(const Evidence& evidence, int signal);
 std::string memory_story(const Evidence& evidence);  // "peak 1,020 of 1,024 MiB, growing 3.1 MiB/s"
 struct OomCount {
-  bool known = false;           // counters could be read
-  std::uint64_t kills = 0;      // of members of our groups
+  bool known = false;                   // counters could be read
+  std::uint64_t kills = 0;              // of members of our groups
   const MemoryChange* limit = nullptr;  // the group whose limit was hit, where it can be told
 };
 OomCount count_ooms(const Evidence& evidence);

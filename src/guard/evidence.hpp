@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything the guard holds when a process dies. Rules read this struct and nothing else, so that a test can write
-// one down for a death no test machine can provoke.
+// Everything the guard holds when a process dies. Rules read this struct and nothing else, so that
+// a test can write one down for a death no test machine can provoke.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,7 @@ struct Exit {
   bool signaled = false;
   int number = 0;  // status or signal
   bool core = false;
+  bool known = true;  // a watcher is not told
 };
 
 // A memory group at the start and at the end of the attempt.
@@ -46,7 +47,11 @@ struct DiskState {
   std::string path;
   std::uint64_t total = 0, free = 0, inodes = 0, free_inodes = 0;
   std::uint64_t least_free = ~std::uint64_t{0};
-  bool full() const { return total > 0 && (free < total / 100 || least_free < total / 100) && least_free < (64u << 20); }
+  std::uint64_t first_free = 0;  // when the attempt began
+  bool full() const {
+    return total > 0 && (free < total / 100 || least_free < total / 100) &&
+           least_free < (64u << 20);
+  }
   bool out_of_inodes() const { return inodes > 0 && free_inodes == 0; }
 };
 
@@ -78,13 +83,14 @@ struct Evidence {
   bool own_trainer = false;
   Exit exit;
   double elapsed_s = 0;
+  double cpu_seconds = 0;  // of the main process
   int attempt = 1;
   std::map<std::string, std::string> environment;  // only what rules look at (SLURM_*, KAGGLE_*)
 
   // memory
   std::uint64_t rss_peak = 0, rss_last = 0, pss_last = 0, used_last = 0, limit = kNoLimit;
   std::string limit_source;
-  std::vector<MemoryChange> groups;  // own first
+  std::vector<MemoryChange> groups;             // own first
   std::optional<std::uint64_t> host_oom_kills;  // change of /proc/vmstat oom_kill
   std::uint64_t mem_total = 0, mem_available = 0, swap_total = 0, swap_used = 0;
   std::uint64_t committed = 0, commit_limit = 0;

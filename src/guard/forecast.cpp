@@ -26,7 +26,19 @@ std::vector<Point> thinned(std::span<const Point> points, std::size_t count) {
   return result;
 }
 
-double bytes(const Point& point) { return static_cast<double>(point.bytes); }
+double bytes(const Point& point) {
+  return static_cast<double>(point.bytes);
+}
+
+// A leak walks into new territory; a wave comes back to where it was.
+bool above_all_before(std::span<const Point> before, std::span<const Point> window) {
+  const auto lower = [](const Point& a, const Point& b) { return a.bytes < b.bytes; };
+  if (before.empty()) return true;
+  const auto highest = std::max_element(before.begin(), before.end(), lower);
+  const auto latest = window.last(std::max<std::size_t>(1, window.size() / 4));
+  const auto lowest = std::min_element(latest.begin(), latest.end(), lower);
+  return lowest->bytes > highest->bytes;
+}
 
 }  // namespace
 
@@ -42,14 +54,15 @@ void History::add(double time, std::uint64_t value) {
       points_[i] = {b.time, std::max(a.bytes, b.bytes)};
     }
     points_.resize(capacity_ / 2);
-    spacing_ = 2 * (points_.back().time - points_.front().time) / static_cast<double>(2 * points_.size() - 1);
+    spacing_ = 2 * (points_.back().time - points_.front().time) /
+               static_cast<double>(2 * points_.size() - 1);
   }
   points_.push_back({time, value});
 }
 
 Slope theil_sen(std::span<const Point> all) {
   Slope result;
-  const std::vector<Point> points = thinned(all, 120);
+  const std::vector<Point> points = thinned(all, 80);
   const std::size_t n = points.size();
   if (n < 3) return result;
   static thread_local std::vector<double> slopes;
@@ -88,14 +101,17 @@ std::optional<Forecast> forecast(std::span<const Point> points, std::uint64_t he
     if (seconds < kLeastSeconds) break;
     const Slope whole = theil_sen(window);
     const double growth = whole.bytes_per_second * seconds;
-    // Six times the noise: with correlated noise (a slow wave) the Mann-Kendall figure alone cries wolf.
-    if (whole.z < 5 || growth < std::max(kLeastGrowth, 6 * whole.residual)) continue;
+    // Twelve times the noise: with correlated noise (a slow wave) the Mann-Kendall figure alone
+    // cries wolf.
+    if (whole.z < 5 || growth < std::max(kLeastGrowth, 12 * whole.residual)) continue;
+    if (!above_all_before(points.first(points.size() - window.size()), window)) continue;
     const Slope first = theil_sen(window.first(window.size() / 2));
     const Slope second = theil_sen(window.last(window.size() / 2));
     const bool steady = first.bytes_per_second > 0.4 * whole.bytes_per_second &&
                         second.bytes_per_second > 0.4 * whole.bytes_per_second;
     if (!steady) continue;
-    return Forecast{static_cast<double>(headroom_bytes) / whole.bytes_per_second, whole.bytes_per_second, seconds};
+    return Forecast{static_cast<double>(headroom_bytes) / whole.bytes_per_second,
+                    whole.bytes_per_second, seconds};
   }
   return std::nullopt;
 }
@@ -106,8 +122,9 @@ Curve classify(std::span<const Point> all) {
   const std::vector<Point> points = thinned(all, 240);
   const std::size_t n = points.size();
   curve.seconds = points.back().time - points.front().time;
-  const auto [low, high] = std::minmax_element(points.begin(), points.end(),
-                                               [](const Point& a, const Point& b) { return a.bytes < b.bytes; });
+  const auto [low, high] =
+      std::minmax_element(points.begin(), points.end(),
+                          [](const Point& a, const Point& b) { return a.bytes < b.bytes; });
   const double range = bytes(*high) - bytes(*low);
   // The first tenth is start-up (imports, weights): growth there is no leak.
   const std::span<const Point> settled = std::span(points).subspan(n / 10);
@@ -134,10 +151,12 @@ Curve classify(std::span<const Point> all) {
   const double rise = bytes(settled.back()) - bytes(settled.front());
   if (up > 0 && largest_up > 0.6 * range && static_cast<double>(still) > 0.6 * count) {
     curve.shape = Shape::kSpike;
-  } else if (rise > 0.5 * range && down < 0.15 * up && jumps >= 3 && static_cast<double>(still) > 0.5 * count) {
+  } else if (rise > 0.5 * range && down < 0.15 * up && jumps >= 3 &&
+             static_cast<double>(still) > 0.5 * count) {
     curve.shape = Shape::kStaircase;
     curve.steps = jumps;
-  } else if (slope.z > 5 && rise > 0.5 * range && down < 0.3 * up && curve.grown_bytes > 6 * slope.residual) {
+  } else if (slope.z > 5 && rise > 0.5 * range && down < 0.3 * up &&
+             curve.grown_bytes > 6 * slope.residual) {
     curve.shape = Shape::kLinear;
   } else if (down > 0.4 * up && up > 2 * range) {
     curve.shape = Shape::kSawtooth;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether and how to bring a run back. A pure function of what happened, so that tests can tell whole stories.
+// Whether and how to bring a run back. A pure function of what happened, so that tests can tell
+// whole stories.
 #pragma once
 
 #include <string>
@@ -25,12 +26,13 @@ struct Attempt {
 struct Decision {
   bool restart = false;
   double wait_s = 0;
-  bool after_oom = false;    // with less: --memory lowered, --on-oom, a smaller batch scale
-  std::string reason;        // for the obituary
+  bool after_oom = false;  // with less: --memory lowered, --on-oom, a smaller batch scale
+  std::string reason;      // for the obituary
 };
 
 // `attempts` holds all so far, the one that just died last.
-Decision decide(const HealPolicy& policy, const std::vector<Attempt>& attempts, const Verdict& verdict);
+Decision decide(const HealPolicy& policy, const std::vector<Attempt>& attempts,
+                const Verdict& verdict);
 
 // A lower budget for our trainer after an OOM kill: below what it had and below what is left now.
 std::uint64_t lower_budget(std::uint64_t previous, std::uint64_t available_now);

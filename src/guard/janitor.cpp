@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/janitor.hpp"
 
+#include <array>
+#include <cerrno>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -8,13 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
-
 namespace surefit::guard {
 namespace {
 
-[[noreturn]] void wait_for_the_end(int pipe, const termios* terminal, pid_t child, bool own_group, const std::string& black_box) {
+[[noreturn]] void wait_for_the_end(int pipe, const termios* terminal, pid_t child, bool own_group,
+                                   const std::string& black_box) {
   ::prctl(PR_SET_NAME, "surefit-janitor");
   ::prctl(PR_SET_DUMPABLE, 0);
   for (int fd = 3; fd < 256; ++fd) {
@@ -30,15 +30,18 @@ namespace {
   if (terminal != nullptr) ::tcsetattr(0, TCSADRAIN, terminal);
   const bool alive = ::kill(child, 0) == 0;
   if (alive) ::kill(own_group ? -child : child, SIGTERM);
-  const std::string text = fmt::format("\nsurefit: the guard was killed{}{}{}\n", alive ? fmt::format("; SIGTERM sent to its command (pid {})", child) : "",
-                                       black_box.empty() ? "" : "; black box: ", black_box);
+  const std::string text =
+      fmt::format("\nsurefit: the guard was killed{}{}{}\n",
+                  alive ? fmt::format("; SIGTERM sent to its command (pid {})", child) : "",
+                  black_box.empty() ? "" : "; black box: ", black_box);
   static_cast<void>(!::write(2, text.data(), text.size()));
   ::_exit(0);
 }
 
 }  // namespace
 
-void Janitor::start(const termios* terminal, pid_t child, bool own_group, const std::string& black_box) {
+void Janitor::start(const termios* terminal, pid_t child, bool own_group,
+                    const std::string& black_box) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return;
   pid_ = ::fork();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tiny process that sleeps until the guard is gone. After a kill -9 of the guard it gives the terminal its settings
-// back, asks the orphaned command to stop, and says so: nothing is left behind unnoticed.
+// A tiny process that sleeps until the guard is gone. After a kill -9 of the guard it gives the
+// terminal its settings back, asks the orphaned command to stop, and says so: nothing is left
+// behind unnoticed.
 #pragma once
 
+#include <string>
 #include <sys/types.h>
 #include <termios.h>
-
-#include <string>
 
 namespace surefit::guard {
 

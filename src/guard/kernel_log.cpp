@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/kernel_log.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace surefit::guard {
 namespace {
@@ -53,7 +52,9 @@ std::optional<KernelRecord> parse_kernel_record(std::string_view message) {
   message = message.substr(0, message.find('\n'));
   KernelRecord record;
   record.text = message;
-  const auto has = [&](std::string_view part) { return message.find(part) != std::string_view::npos; };
+  const auto has = [&](std::string_view part) {
+    return message.find(part) != std::string_view::npos;
+  };
   if (has("emory cgroup out of memory: Killed process") || has("Out of memory: Killed process") ||
       has("Out of memory (oom_kill_allocating_task): Killed process")) {
     record.kind = has("emory cgroup out") ? Kind::kMemcgOom : Kind::kHostOom;
@@ -62,7 +63,8 @@ std::optional<KernelRecord> parse_kernel_record(std::string_view message) {
     if (close != std::string_view::npos) record.name = message.substr(open + 1, close - open - 1);
     return record;
   }
-  if (message.starts_with("oom-kill:constraint=")) {  // tells the victim's group, just before the line above
+  if (message.starts_with(
+          "oom-kill:constraint=")) {  // tells the victim's group, just before the line above
     record.kind = Kind::kOther;
     record.pid = decimal_after(message, ",pid=");
     return record;
@@ -97,7 +99,8 @@ KernelLog::KernelLog() {
   if (fd_ < 0) return;
   ::lseek(fd_, 0, SEEK_END);
   std::array<char, 8192> probe{};
-  if (::read(fd_, probe.data(), probe.size()) < 0 && errno == EPERM) {  // opened, but dmesg_restrict
+  if (::read(fd_, probe.data(), probe.size()) < 0 &&
+      errno == EPERM) {  // opened, but dmesg_restrict
     ::close(fd_);
     fd_ = -1;
   }

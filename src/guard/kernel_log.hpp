@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// /dev/kmsg from the moment of opening on; records that name a process of ours, or memory as a whole, are kept.
+// /dev/kmsg from the moment of opening on; records that name a process of ours, or memory as a
+// whole, are kept.
 #pragma once
 
 #include <functional>

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/machine.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <dirent.h>
 #include <fmt/format.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-
-#include <algorithm>
-#include <cstdlib>
 
 namespace surefit::guard {
 
 MachineMemory read_machine_memory() {
   const std::string text = slurp("/proc/meminfo");
   const auto bytes = [&](const char* key) { return number_after(text, key).value_or(0) * 1024; };
-  return {bytes("MemTotal:"), bytes("MemAvailable:"), bytes("SwapTotal:"), bytes("SwapFree:"), bytes("Committed_AS:"),
-          bytes("CommitLimit:")};
+  return {bytes("MemTotal:"), bytes("MemAvailable:"), bytes("SwapTotal:"),
+          bytes("SwapFree:"), bytes("Committed_AS:"), bytes("CommitLimit:")};
 }
 
 VmCounters read_vm_counters() {
@@ -29,7 +28,9 @@ std::optional<Pressure> read_pressure(const char* resource) {
   if (text.empty()) return std::nullopt;
   const auto average = [&](const char* key) {
     const std::size_t at = text.find(key);
-    return at == std::string::npos ? 0.0 : std::strtod(text.c_str() + at + std::char_traits<char>::length(key), nullptr);
+    return at == std::string::npos
+               ? 0.0
+               : std::strtod(text.c_str() + at + std::char_traits<char>::length(key), nullptr);
   };
   return Pressure{average("some avg10="), average("full avg10=")};
 }
@@ -48,16 +49,21 @@ std::string cpuinfo_line(const char* key) {
   const std::size_t colon = text.find(':', at);
   if (colon == std::string::npos) return {};
   const std::size_t begin = std::min(text.size(), colon + 2);
-  return text.substr(begin, text.find('\n', at) - begin);
+  return text.substr(begin, text.find('\n', begin) - begin);
 }
 }  // namespace
 
-std::string cpu_flags() { return fmt::format(" {} ", cpuinfo_line("\nflags")); }
-std::string cpu_model() { return cpuinfo_line("\nmodel name"); }
+std::string cpu_flags() {
+  return fmt::format(" {} ", cpuinfo_line("\nflags"));
+}
+std::string cpu_model() {
+  return cpuinfo_line("\nmodel name");
+}
 
 std::optional<Heat> read_heat() {
   std::optional<Heat> heat;
-  const auto look = [&](const std::string& value_file, const std::string& trip_file, const std::string& name) {
+  const auto look = [&](const std::string& value_file, const std::string& trip_file,
+                        const std::string& name) {
     const auto value = slurp_number(value_file);
     if (!value || *value == kNoLimit || *value > 200000) return;
     const double celsius = static_cast<double>(*value) / 1000;
@@ -81,9 +87,11 @@ std::optional<Heat> read_heat() {
 bool read_disk(DiskState& disk) {
   struct statfs kind {};
   if (::statfs(disk.path.c_str(), &kind) != 0) return false;
-  constexpr long kNfs = 0x6969, kSmb = 0x517B, kCifs = 0xFF534D42, kSmb2 = 0xFE534D42, kFuse = 0x65735546;
+  constexpr long kNfs = 0x6969, kSmb = 0x517B, kCifs = 0xFF534D42, kSmb2 = 0xFE534D42,
+                 kFuse = 0x65735546;
   for (const long network : {kNfs, kSmb, kCifs, kSmb2, kFuse}) {
-    if (kind.f_type == network && disk.total > 0) return false;  // asked once at the start, then never again
+    if (kind.f_type == network && disk.total > 0)
+      return false;  // asked once at the start, then never again
   }
   struct statvfs status {};
   if (::statvfs(disk.path.c_str(), &status) != 0) return false;
@@ -91,6 +99,7 @@ bool read_disk(DiskState& disk) {
   disk.free = std::uint64_t{status.f_bavail} * status.f_frsize;
   disk.inodes = status.f_files;
   disk.free_inodes = status.f_favail;
+  if (disk.least_free == ~std::uint64_t{0}) disk.first_free = disk.free;
   disk.least_free = std::min(disk.least_free, disk.free);
   return true;
 }

@@ -11,7 +11,8 @@
 namespace surefit::guard {
 
 struct MachineMemory {
-  std::uint64_t total = 0, available = 0, swap_total = 0, swap_free = 0, committed = 0, commit_limit = 0;
+  std::uint64_t total = 0, available = 0, swap_total = 0, swap_free = 0, committed = 0,
+                commit_limit = 0;
 };
 MachineMemory read_machine_memory();
 
@@ -32,7 +33,8 @@ struct Heat {
 };
 std::optional<Heat> read_heat();  // nothing = no sensor, which is not "cool"
 
-// Fills total, free, inodes. False where the path is gone or sits on a network file system, where the answer may hang.
+// Fills total, free, inodes. False where the path is gone or sits on a network file system, where
+// the answer may hang.
 bool read_disk(DiskState& disk);
 
 }  // namespace surefit::guard

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is worth telling while the command lives: each thing once, or again only when it became more urgent.
+// What is worth telling while the command lives: each thing once, or again only when it became more
+// urgent.
 #pragma once
 
 #include <set>
@@ -16,12 +17,13 @@ namespace surefit::guard {
 
 class Notices {
  public:
-  Notices(const SupervisorOptions& options, Streams& streams, Store& store) : options_(options), streams_(streams), store_(store) {}
+  Notices(const SupervisorOptions& options, Streams& streams, Store& store)
+      : options_(options), streams_(streams), store_(store) {}
 
   void look(Sampler& sampler);  // at every tick
   void look_at_output(std::string_view bytes, Evidence& evidence);
   void look_at_tail(Evidence& evidence);
-  void tell(const std::string& text);
+  void tell(const std::string& text, bool remember = true);
   const std::vector<std::string>& told() const { return told_; }
 
  private:
@@ -35,6 +37,7 @@ class Notices {
   std::vector<std::string> told_;
   std::string line_;  // unfinished line of output
   double next_look_ = 0;
+  SteadyForecast steady_;
   double told_seconds_ = 1e18;  // last forecast told
   std::uint64_t oom_kills_ = 0;
 };

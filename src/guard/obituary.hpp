@@ -12,8 +12,8 @@ namespace surefit::guard {
 struct Obituary {
   Evidence evidence;
   Diagnosis diagnosis;
-  double started = 0, ended = 0;  // Unix time
-  std::string directory;          // where the command ran
+  double started = 0, ended = 0;     // Unix time
+  std::string directory;             // where the command ran
   std::vector<std::string> actions;  // what the guard did
   std::vector<std::string> earlier;  // causes of earlier attempts
   std::string saved_to;              // where obituary.json went
@@ -28,6 +28,7 @@ std::string obituary_json(const Obituary& obituary);
 std::string obituary_html(const Obituary& obituary);
 
 // A curve of dots, `rows` lines high; `limit` draws a line at the top where it is near.
-std::vector<std::string> plot_curve(const std::vector<Point>& points, std::uint64_t limit, int columns, int rows);
+std::vector<std::string> plot_curve(const std::vector<Point>& points, std::uint64_t limit,
+                                    int columns, int rows);
 
 }  // namespace surefit::guard

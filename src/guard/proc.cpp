@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/proc.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-
+#include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace surefit::guard {
 namespace {
 
-// Written without streams and with one buffer: the guard reads a dozen of these files several times a second.
+// Written without streams and with one buffer: the guard reads a dozen of these files several times
+// a second.
 std::string_view slurp_into(const char* path, std::array<char, 65536>& buffer) {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return {};
@@ -64,7 +63,9 @@ std::uint64_t page_bytes() {
 
 }  // namespace
 
-std::string slurp(const std::string& path) { return std::string(slurp_into(path.c_str(), shared_buffer())); }
+std::string slurp(const std::string& path) {
+  return std::string(slurp_into(path.c_str(), shared_buffer()));
+}
 
 std::optional<std::uint64_t> slurp_number(const std::string& path) {
   const std::string_view text = slurp_into(path.c_str(), shared_buffer());
@@ -80,7 +81,8 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
   while ((at = text.find(key, at)) != std::string_view::npos) {
     if (at == 0 || text[at - 1] == '\n') {
       std::string_view rest = text.substr(at + key.size());
-      const bool whole_key = !key.empty() && (key.back() == ':' || key.back() == ' ' || rest.starts_with(' '));
+      const bool whole_key =
+          !key.empty() && (key.back() == ':' || key.back() == ' ' || rest.starts_with(' '));
       if (whole_key) return to_number(next_word(rest));
     }
     at += key.size();
@@ -92,7 +94,8 @@ std::optional<ProcessStat> read_stat(pid_t pid) {
   std::string_view text = proc_text(pid, "stat");
   const std::size_t open = text.find('(');
   const std::size_t close = text.rfind(')');  // a name may hold blanks and parentheses itself
-  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open)
+    return std::nullopt;
   ProcessStat stat;
   stat.name = text.substr(open + 1, close - open - 1);
   text.remove_prefix(close + 1);
@@ -116,7 +119,9 @@ std::optional<MemoryDetail> read_memory_detail(pid_t pid) {
   const std::string_view text = proc_text(pid, "smaps_rollup");
   const auto pss = number_after(text, "Pss:");
   if (!pss) return std::nullopt;
-  const auto bytes = [&](std::string_view key) { return number_after(text, key).value_or(0) * 1024; };
+  const auto bytes = [&](std::string_view key) {
+    return number_after(text, key).value_or(0) * 1024;
+  };
   return MemoryDetail{*pss * 1024, bytes("Private_Dirty:"), bytes("Anonymous:"), bytes("SwapPss:"),
                       bytes("Pss_Shmem:")};
 }
@@ -125,7 +130,8 @@ std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> children;
   std::array<char, 64> path{};
   fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/task", pid);
-  // Children belong to the thread that made them; a process with many threads is asked thread by thread.
+  // Children belong to the thread that made them; a process with many threads is asked thread by
+  // thread.
   DIR* directory = ::opendir(path.data());
   if (directory == nullptr) return children;
   while (const dirent* entry = ::readdir(directory)) {
@@ -193,6 +199,9 @@ ProcessLimits read_limits(pid_t pid) {
 }
 
 std::string waiting_for(pid_t pid) {
+  if (const auto stat = read_stat(pid); stat && (stat->state == 'T' || stat->state == 't')) {
+    return "SIGCONT: it is stopped";
+  }
   std::string_view text = proc_text(pid, "syscall");
   if (text.empty() || text.starts_with("running")) return {};
   const std::string_view number_text = next_word(text);
@@ -203,10 +212,12 @@ std::string waiting_for(pid_t pid) {
     case SYS_read: {
       std::array<char, 256> target{};
       std::array<char, 64> path{};
-      fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/fd/{}", pid, std::strtol(first.data(), nullptr, 16));
+      fmt::format_to_n(path.data(), path.size() - 1, "/proc/{}/fd/{}", pid,
+                       std::strtol(first.data(), nullptr, 16));
       if (::readlink(path.data(), target.data(), target.size() - 1) > 0) {
         const std::string_view name = target.data();
-        if (name.starts_with("/dev/pts") || name.starts_with("/dev/tty")) return "input from the terminal";
+        if (name.starts_with("/dev/pts") || name.starts_with("/dev/tty"))
+          return "input from the terminal";
         return fmt::format("read of {}", name);
       }
       return "read";
@@ -249,8 +260,10 @@ ArenaCount count_arenas(pid_t pid) {
     const std::size_t dash = text.find('-');
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), begin, 16);
     if (dash != std::string_view::npos && parsed.ptr == text.data() + dash) {
-      const bool anonymous = text.find(" 00:00 0 ") != std::string_view::npos && text.find('[') == std::string_view::npos;
-      in_arena = anonymous && begin % (std::uint64_t{64} << 20) == 0 && text.find(" rw-p ") != std::string_view::npos;
+      const bool anonymous = text.find(" 00:00 0 ") != std::string_view::npos &&
+                             text.find('[') == std::string_view::npos;
+      in_arena = anonymous && begin % (std::uint64_t{64} << 20) == 0 &&
+                 text.find(" rw-p ") != std::string_view::npos;
       if (in_arena) ++count.arenas;
     } else if (in_arena && text.starts_with("Rss:")) {
       std::string_view rest = text.substr(4);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small readers of /proc. A process may vanish between any two reads: every reader answers "nothing" then.
+// Small readers of /proc. A process may vanish between any two reads: every reader answers
+// "nothing" then.
 #pragma once
-
-#include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 #include <vector>
 
 namespace surefit::guard {
@@ -16,7 +16,8 @@ inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
 // At most 64 KiB of a file; empty where it cannot be read.
 std::string slurp(const std::string& path);
-std::optional<std::uint64_t> slurp_number(const std::string& path);  // "max" and v1's huge value are kNoLimit
+std::optional<std::uint64_t> slurp_number(
+    const std::string& path);  // "max" and v1's huge value are kNoLimit
 // The number behind `key` at the start of a line: "VmRSS:\t  120 kB" -> 120.
 std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key);
 
@@ -37,7 +38,8 @@ std::optional<ProcessStat> read_stat(pid_t pid);
 struct MemoryDetail {
   std::uint64_t pss = 0, private_dirty = 0, anonymous = 0, swap = 0, shmem = 0;
 };
-std::optional<MemoryDetail> read_memory_detail(pid_t pid);  // takes the process's mmap lock: not too often
+std::optional<MemoryDetail> read_memory_detail(
+    pid_t pid);  // takes the process's mmap lock: not too often
 
 std::vector<pid_t> children_of(pid_t pid);
 std::vector<pid_t> tree_of(pid_t root);  // root first, then descendants
@@ -51,10 +53,12 @@ struct ProcessLimits {
 };
 ProcessLimits read_limits(pid_t pid);
 
-// What a process waits for: "sleeping", "reading the terminal", "futex", ... from its system call; empty if it runs.
+// What a process waits for: "sleeping", "reading the terminal", "futex", ... from its system call;
+// empty if it runs.
 std::string waiting_for(pid_t pid);
 
-// glibc keeps each extra malloc arena in a 64 MiB aligned area; many of them, well filled, are a sign of fragmentation.
+// glibc keeps each extra malloc arena in a 64 MiB aligned area; many of them, well filled, are a
+// sign of fragmentation.
 struct ArenaCount {
   int arenas = 0;
   std::uint64_t resident_bytes = 0;

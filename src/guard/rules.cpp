@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fmt/format.h>
+#include <signal.h>
 
 #include "base/units.hpp"
 #include "guard/diagnosis.hpp"
@@ -28,12 +27,14 @@ std::uint64_t MemoryChange::failures() const {
 }
 
 const KernelRecord* Evidence::kernel_record(KernelRecord::Kind kind) const {
-  const auto found = std::find_if(kernel.begin(), kernel.end(), [&](const KernelRecord& r) { return r.kind == kind; });
+  const auto found = std::find_if(kernel.begin(), kernel.end(),
+                                  [&](const KernelRecord& r) { return r.kind == kind; });
   return found == kernel.end() ? nullptr : &*found;
 }
 
 const DiskState* Evidence::disk(std::string_view role) const {
-  const auto found = std::find_if(disks.begin(), disks.end(), [&](const DiskState& d) { return d.role == role; });
+  const auto found =
+      std::find_if(disks.begin(), disks.end(), [&](const DiskState& d) { return d.role == role; });
   return found == disks.end() ? nullptr : &*found;
 }
 
@@ -58,7 +59,8 @@ std::string mebibytes(double bytes) {
   const double value = bytes / 0x1p20;
   if (value < 9.95) return fmt::format("{:.1f}", value);
   std::string digits = fmt::format("{:.0f}", value);
-  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<std::size_t>(at), 1, ',');
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
   return digits;
 }
 
@@ -67,23 +69,27 @@ bool died_of(const Evidence& evidence, int signal) {
 }
 
 bool died_of_or_wrapped(const Evidence& evidence, int signal) {
-  return died_of(evidence, signal) || (!evidence.exit.signaled && evidence.exit.number == 128 + signal);
+  return died_of(evidence, signal) ||
+         (!evidence.exit.signaled && evidence.exit.number == 128 + signal);
 }
 
 std::string memory_story(const Evidence& evidence) {
   std::uint64_t peak = std::max(evidence.used_last, evidence.rss_peak);
   if (evidence.limit != kNoLimit) {
     for (const MemoryChange& group : evidence.groups) {
-      if (group.own || group.end.limit == evidence.limit) peak = std::max(peak, std::min(group.end.peak, group.end.limit));
+      if (group.own || group.end.limit == evidence.limit)
+        peak = std::max(peak, std::min(group.end.peak, group.end.limit));
     }
     peak = std::min(peak, evidence.limit);
   }
-  std::string story = evidence.limit == kNoLimit
-                          ? fmt::format("peak {} MiB, no limit", mebibytes(static_cast<double>(peak)))
-                          : fmt::format("peak {} of {} MiB", mebibytes(static_cast<double>(peak)),
-                                        mebibytes(static_cast<double>(evidence.limit)));
+  std::string story =
+      evidence.limit == kNoLimit
+          ? fmt::format("peak {} MiB, no limit", mebibytes(static_cast<double>(peak)))
+          : fmt::format("peak {} of {} MiB", mebibytes(static_cast<double>(peak)),
+                        mebibytes(static_cast<double>(evidence.limit)));
   const Curve& curve = evidence.curve;
-  if ((curve.shape == Shape::kLinear || curve.shape == Shape::kStaircase) && curve.bytes_per_second > 1024) {
+  if ((curve.shape == Shape::kLinear || curve.shape == Shape::kStaircase) &&
+      curve.bytes_per_second > 1024) {
     story += fmt::format(", growing {} MiB/s", mebibytes(curve.bytes_per_second));
   }
   return story;
@@ -94,7 +100,8 @@ OomCount count_ooms(const Evidence& evidence) {
   for (const MemoryChange& group : evidence.groups) {
     const auto kills = group.oom_kills();
     if (!kills) continue;
-    // Only a group of our own counts kills of ours alone; an ancestor's counter may speak of a stranger.
+    // Only a group of our own counts kills of ours alone; an ancestor's counter may speak of a
+    // stranger.
     if (group.own) {
       count.known = true;
       count.kills = std::max(count.kills, *kills);
@@ -107,7 +114,10 @@ OomCount count_ooms(const Evidence& evidence) {
   for (const MemoryChange& group : evidence.groups) {
     if (group.end.limit == kNoLimit) continue;
     const bool v2_hit = group.ooms().value_or(0) > 0;
-    const bool v1_hit = !group.end.v2 && group.failures() > 0 && group.end.peak >= group.end.limit / 100 * 95;
+    // v1 keeps no count of its own limit's kills; where memory + swap is limited too, failcnt stays
+    // 0.
+    const bool refused = group.failures() > 0 || (group.own && group.oom_kills().value_or(0) > 0);
+    const bool v1_hit = !group.end.v2 && refused && group.end.peak >= group.end.limit / 100 * 95;
     if (v2_hit || v1_hit) {
       count.limit = &group;
       break;
@@ -122,13 +132,19 @@ using enum Confidence;
 
 std::optional<Finding> linear_leak(const Evidence& e) {
   if (e.curve.shape != Shape::kLinear) return std::nullopt;
-  std::string advice = "memory grows at a constant rate: look for a list, history or graph that keeps every step's result";
+  std::string advice =
+      "memory grows at a constant rate: look for a list, history or graph that keeps every step's "
+      "result";
   if (e.program.find("python") != std::string::npos) {
-    advice += " (PyTorch: `total += loss.item()` instead of `loss`; TensorFlow: `model(x)` instead of `predict()` in a loop)";
+    advice +=
+        " (PyTorch: `total += loss.item()` instead of `loss`; TensorFlow: `model(x)` instead of "
+        "`predict()` in a loop)";
   }
   if (e.workers_grown_bytes && *e.workers_grown_bytes > 0.7 * e.curve.grown_bytes) {
-    advice = "the growth is in the worker processes: keep the data set in one numpy or Arrow buffer instead of Python "
-             "lists (reference counts copy shared pages), or use fewer workers";
+    advice =
+        "the growth is in the worker processes: keep the data set in one numpy or Arrow buffer "
+        "instead of Python "
+        "lists (reference counts copy shared pages), or use fewer workers";
   }
   return Finding{kProbable,
                  fmt::format("+{} MiB/s, {} MiB in {}", mebibytes(e.curve.bytes_per_second),
@@ -139,16 +155,19 @@ std::optional<Finding> linear_leak(const Evidence& e) {
 std::optional<Finding> staircase(const Evidence& e) {
   if (e.curve.shape != Shape::kStaircase) return std::nullopt;
   return Finding{kProbable,
-                 fmt::format("{} steps up, {} MiB in {}", e.curve.steps, mebibytes(e.curve.grown_bytes),
-                             format_duration(e.curve.seconds)),
-                 "something leaks once per call or epoch: validation, predict() or a checkpoint; reuse one function "
+                 fmt::format("{} steps up, {} MiB in {}", e.curve.steps,
+                             mebibytes(e.curve.grown_bytes), format_duration(e.curve.seconds)),
+                 "something leaks once per call or epoch: validation, predict() or a checkpoint; "
+                 "reuse one function "
                  "with fixed shapes, clear the session between models"};
 }
 
 std::optional<Finding> spike(const Evidence& e) {
   if (e.curve.shape != Shape::kSpike) return std::nullopt;
-  return Finding{kPossible, fmt::format("one jump to {} MiB", mebibytes(static_cast<double>(e.rss_peak))),
-                 "one large allocation rather than a leak: the first step, a validation batch or one big file; a "
+  return Finding{kPossible,
+                 fmt::format("one jump to {} MiB", mebibytes(static_cast<double>(e.rss_peak))),
+                 "one large allocation rather than a leak: the first step, a validation batch or "
+                 "one big file; a "
                  "smaller batch there is enough"};
 }
 
@@ -159,45 +178,57 @@ std::optional<Finding> fragmentation(const Evidence& e) {
                    fmt::format("{} malloc arenas hold {} of {} MiB", e.arenas.arenas,
                                mebibytes(static_cast<double>(e.arenas.resident_bytes)),
                                mebibytes(static_cast<double>(e.rss_peak))),
-                   "glibc keeps freed memory per thread: set MALLOC_ARENA_MAX=2 (surefit run --tame does) or preload jemalloc"};
+                   "glibc keeps freed memory per thread: set MALLOC_ARENA_MAX=2 (surefit run "
+                   "--tame does) or preload jemalloc"};
   }
   if (e.heartbeat && e.heartbeat->arena_bytes > 0 && e.rss_last > 2 * e.heartbeat->arena_bytes &&
       e.rss_last > e.heartbeat->arena_bytes + (256u << 20)) {
-    return Finding{kProbable,
-                   fmt::format("resident {} MiB, planned {} MiB", mebibytes(static_cast<double>(e.rss_last)),
-                               mebibytes(static_cast<double>(e.heartbeat->arena_bytes))),
-                   "memory outside the plan: please report this with plan.json"};
+    return Finding{
+        kProbable,
+        fmt::format("resident {} MiB, planned {} MiB", mebibytes(static_cast<double>(e.rss_last)),
+                    mebibytes(static_cast<double>(e.heartbeat->arena_bytes))),
+        "memory outside the plan: please report this with plan.json"};
   }
   return std::nullopt;
 }
 
 std::optional<Finding> swap_thrash(const Evidence& e) {
   if (e.swap_pages_per_second > 2000 && e.memory_full_peak > 20) {
-    return Finding{kCertain,
-                   fmt::format("{:.0f} pages/s in and out of swap, everything stalled {:.0f} % of the time",
-                               e.swap_pages_per_second, e.memory_full_peak),
-                   "the working set is larger than RAM: shrink the batch, or set --max-memory below the RAM so that "
-                   "it fails early instead of freezing the machine"};
+    return Finding{
+        kCertain,
+        fmt::format("{:.0f} pages/s in and out of swap, everything stalled {:.0f} % of the time",
+                    e.swap_pages_per_second, e.memory_full_peak),
+        "the working set is larger than RAM: shrink the batch, or set --max-memory below the RAM "
+        "so that "
+        "it fails early instead of freezing the machine"};
   }
   if (e.memory_full_peak > 40) {
-    return Finding{kProbable, fmt::format("memory pressure: everything stalled {:.0f} % of the time", e.memory_full_peak),
-                   "the machine spends its time reclaiming memory: shrink the batch or stop other programs"};
+    return Finding{
+        kProbable,
+        fmt::format("memory pressure: everything stalled {:.0f} % of the time", e.memory_full_peak),
+        "the machine spends its time reclaiming memory: shrink the batch or stop other programs"};
   }
   return std::nullopt;
 }
 
 std::optional<Finding> throttled(const Evidence& e) {
   if (e.throttled_share < 0.5 || e.quota_cores <= 0) return std::nullopt;
-  return Finding{kCertain,
-                 fmt::format("stopped by the CPU quota in {:.0f} % of all periods; quota {:.1f} cores, {} threads",
-                             100 * e.throttled_share, e.quota_cores, e.threads_peak),
-                 fmt::format("threads were counted from the host's cores: set OMP_NUM_THREADS={} (surefit run --tame does)",
-                             std::max(1, static_cast<int>(e.quota_cores + 0.999)))};
+  return Finding{
+      kCertain,
+      fmt::format(
+          "stopped by the CPU quota in {:.0f} % of all periods; quota {:.1f} cores, {} threads",
+          100 * e.throttled_share, e.quota_cores, e.threads_peak),
+      fmt::format("threads were counted from the host's cores: set OMP_NUM_THREADS={} (surefit run "
+                  "--tame does)",
+                  std::max(1, static_cast<int>(e.quota_cores + 0.999)))};
 }
 
 std::optional<Finding> hot(const Evidence& e) {
-  if (!e.temperature || e.temperature_trip <= 0 || *e.temperature < e.temperature_trip - 3) return std::nullopt;
-  return Finding{kProbable, fmt::format("{:.0f} C, the sensor's trip point is {:.0f} C", *e.temperature, e.temperature_trip),
+  if (!e.temperature || e.temperature_trip <= 0 || *e.temperature < e.temperature_trip - 3)
+    return std::nullopt;
+  return Finding{kProbable,
+                 fmt::format("{:.0f} C, the sensor's trip point is {:.0f} C", *e.temperature,
+                             e.temperature_trip),
                  "the machine slows itself down or shuts off: better cooling or fewer threads"};
 }
 
@@ -212,13 +243,15 @@ constexpr std::array kPatterns{
 };
 
 Verdict verdict_of(const Rule& rule, Finding finding) {
-  return {std::string(rule.cause), std::string(rule.title), finding.confidence, std::move(finding.evidence),
-          std::move(finding.advice), rule.retry};
+  return {std::string(rule.cause),     std::string(rule.title),   finding.confidence,
+          std::move(finding.evidence), std::move(finding.advice), rule.retry};
 }
 
 }  // namespace
 
-std::span<const Rule> pattern_rules() { return kPatterns; }
+std::span<const Rule> pattern_rules() {
+  return kPatterns;
+}
 
 std::span<const Rule> death_rules() {
   static const std::vector<Rule> all = [] {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/types.h>
-
 #include <map>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "guard/streams.hpp"
@@ -26,11 +25,12 @@ struct Spawned {
   bool in_cgroup = false;
 };
 
-// Starts the command on the streams. Signals have their default meaning again in the child, except those that were
-// ignored when the guard started (nohup).
+// Starts the command on the streams. Signals have their default meaning again in the child, except
+// those that were ignored when the guard started (nohup).
 Spawned spawn(const SpawnOptions& options, Streams& streams);
 
-// To be called once, first thing: blocks the signals that the guard reads from a descriptor, remembers ignored ones.
+// To be called once, first thing: blocks the signals that the guard reads from a descriptor,
+// remembers ignored ones.
 int block_signals();
 
 // Makes the guard the last to be killed; gives the score the child should get.

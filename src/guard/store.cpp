@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/store.hpp"
 
-#include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "surefit/error.hpp"
 
 #include "base/clock.hpp"
 #include "base/env.hpp"
@@ -16,7 +17,6 @@
 #include "guard/machine.hpp"
 #include "guard/words.hpp"
 #include "run/run_directory.hpp"
-#include "surefit/error.hpp"
 
 namespace surefit::guard {
 namespace {
@@ -37,7 +37,9 @@ void prune(const std::string& parent) {
   for (std::size_t i = kKeptForeignRuns; i < runs.size(); ++i) {
     if (black_box_is_live(runs[i].path + "/blackbox")) continue;
     std::error_code error;
-    for (const char* name : {"blackbox", "obituary.json", "run.sqlite", "run.sqlite-wal", "run.sqlite-shm"}) fs::remove(runs[i].path + "/" + name, error);
+    for (const char* name :
+         {"blackbox", "obituary.json", "run.sqlite", "run.sqlite-wal", "run.sqlite-shm"})
+      fs::remove(runs[i].path + "/" + name, error);
     fs::remove(runs[i].path, error);
   }
 }
@@ -50,17 +52,26 @@ std::vector<std::string> tell_black_box(const std::string& path, const BlackBoxC
   const BlackBoxIdentity& id = content.identity;
   const bool same_boot = std::strncmp(id.boot_id.data(), boot_id().c_str(), id.boot_id.size()) == 0;
   const double last = content.samples.empty() ? id.start_time : content.samples.back().time;
-  std::string why = same_boot ? "the guard itself was killed (kill -9, or an OOM kill of the whole group)" : "the machine restarted or lost power";
-  lines.push_back(fmt::format("surefit: an earlier run of `{}` ended without a goodbye, {} ago: {} [{}]", id.command.data(), format_duration(std::max(0.0, wall_seconds() - last)), why, same_boot ? "probable" : "certain"));
+  std::string why = same_boot
+                        ? "the guard itself was killed (kill -9, or an OOM kill of the whole group)"
+                        : "the machine restarted or lost power";
+  lines.push_back(
+      fmt::format("surefit: an earlier run of `{}` ended without a goodbye, {} ago: {} [{}]",
+                  id.command.data(), format_duration(std::max(0.0, wall_seconds() - last)), why,
+                  same_boot ? "probable" : "certain"));
   if (!content.samples.empty()) {
     const BlackBoxSample& s = content.samples.back();
-    lines.push_back(fmt::format("surefit:   last sample: {} resident, {} processes, step {}, after {}", format_bytes(s.rss_bytes), s.processes, s.step, format_duration(s.time - id.start_time)));
+    lines.push_back(fmt::format(
+        "surefit:   last sample: {} resident, {} processes, step {}, after {}",
+        format_bytes(s.rss_bytes), s.processes, s.step, format_duration(s.time - id.start_time)));
   }
   const auto words = last_lines(content.tail, 1);
   if (!words.empty()) lines.push_back("surefit:   last words: " + words.back());
   const auto stat = id.child_pid > 0 ? read_stat(id.child_pid) : std::nullopt;
   if (same_boot && stat && stat->start_ticks == id.child_start_ticks && stat->state != 'Z') {
-    lines.push_back(fmt::format("surefit:   its process {} ({}) is STILL RUNNING without a guard; stop it with: kill {}", id.child_pid, stat->name, id.child_pid));
+    lines.push_back(fmt::format(
+        "surefit:   its process {} ({}) is STILL RUNNING without a guard; stop it with: kill {}",
+        id.child_pid, stat->name, id.child_pid));
   }
   lines.push_back("surefit:   black box: " + path);
   return lines;
@@ -73,7 +84,8 @@ void Store::look_back(const std::string& path, const std::string& here) {
   for (std::string& line : tell_black_box(path, *content)) previous_.push_back(std::move(line));
 }
 
-void Store::open(const std::string& directory, const std::vector<std::string>& command, bool own_trainer) {
+void Store::open(const std::string& directory, const std::vector<std::string>& command,
+                 bool own_trainer) {
   own_trainer_ = own_trainer;
   std::error_code error;
   const std::string here = fs::current_path(error).string();
@@ -99,22 +111,29 @@ void Store::open(const std::string& directory, const std::vector<std::string>& c
   } else if (::access((directory_ + "/blackbox").c_str(), F_OK) == 0) {
     const std::string box = directory_ + "/blackbox";
     if (black_box_is_live(box)) {
-      throw ConfigError(fmt::format("[guard] {} is in use by another guard; expected a run directory of its own; choose another --run", directory_));
+      throw ConfigError(
+          fmt::format("[guard] {} is in use by another guard; expected a run directory of its own; "
+                      "choose another --run",
+                      directory_));
     }
     if (const auto content = read_black_box(box)) {
-      for (std::string& line : tell_black_box(box + ".1", *content)) previous_.push_back(std::move(line));
+      for (std::string& line : tell_black_box(box + ".1", *content))
+        previous_.push_back(std::move(line));
     }
     fs::rename(box, box + ".1", error);
   }
   if (directory_.empty() || !make_usable(directory_)) {
-    previous_.push_back(fmt::format("surefit: cannot write to {}: no black box and no obituary file for this run", directory_.empty() ? "any state directory" : directory_));
+    previous_.push_back(
+        fmt::format("surefit: cannot write to {}: no black box and no obituary file for this run",
+                    directory_.empty() ? "any state directory" : directory_));
     directory_.clear();
     return;
   }
   try {
     box_ = std::make_unique<BlackBox>(directory_ + "/blackbox");
   } catch (const SystemError& failure) {
-    previous_.push_back(fmt::format("surefit: {}; the run goes on without a black box", failure.what()));
+    previous_.push_back(
+        fmt::format("surefit: {}; the run goes on without a black box", failure.what()));
   }
 }
 
@@ -132,11 +151,13 @@ bool Store::open_run_store() {
 
 void Store::memory(const BlackBoxSample& sample) {
   if (box_) box_->sample(sample);
-  // Once a second is enough for a curve; the first minute of a foreign command may never be written at all.
+  // Once a second is enough for a curve; the first minute of a foreign command may never be written
+  // at all.
   if (sample.time - last_row_ < 1) return;
   last_row_ = sample.time;
   if (box_) box_->start_writeback();
-  rows_.push_back({sample.time, "guard", sample.rss_bytes, sample.pss_bytes, sample.used_bytes, sample.limit_bytes});
+  rows_.push_back({sample.time, "guard", sample.rss_bytes, sample.pss_bytes, sample.used_bytes,
+                   sample.limit_bytes});
   if (last_flush_ == 0) last_flush_ = sample.time;
   if (sample.time - last_flush_ > 30) flush();
 }
@@ -167,7 +188,8 @@ void Store::keep(Obituary& obituary) {
   obituary.saved_to = path;
   const std::string text = obituary_json(obituary);
   try {
-    write_file_atomically(Env::posix(), path, [&](WritableFile& file) { file.append(std::as_bytes(std::span(text))); });
+    write_file_atomically(Env::posix(), path,
+                          [&](WritableFile& file) { file.append(std::as_bytes(std::span(text))); });
   } catch (const Error& error) {
     obituary.saved_to = fmt::format("nowhere: {}", error.what());
   }
@@ -182,16 +204,27 @@ void Store::keep(Obituary& obituary) {
   }
 }
 
-void Store::end_well(const Obituary&) {
+void Store::discard() {
+  box_.reset();
+  run_store_.reset();
+  if (directory_.empty()) return;
+  std::error_code error;
+  fs::remove(directory_ + "/blackbox", error);
+  fs::remove(directory_, error);  // only where it is empty
+}
+
+void Store::end_well() {
   if (own_trainer_ || !temporary_) flush();
   if (box_) box_->end("exit status 0");
   box_.reset();
   run_store_.reset();
   if (!temporary_ || directory_.empty()) return;
-  // Nothing happened: a foreign command leaves nothing behind. Runs that were restarted keep their obituary.
+  // Nothing happened: a foreign command leaves nothing behind. Runs that were restarted keep their
+  // obituary.
   if (::access((directory_ + "/obituary.json").c_str(), F_OK) == 0) return;
   std::error_code error;
-  for (const char* name : {"blackbox", "run.sqlite", "run.sqlite-wal", "run.sqlite-shm"}) fs::remove(directory_ + "/" + name, error);
+  for (const char* name : {"blackbox", "run.sqlite", "run.sqlite-wal", "run.sqlite-shm"})
+    fs::remove(directory_ + "/" + name, error);
   fs::remove(directory_, error);
 }
 

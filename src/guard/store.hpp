@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a supervised run leaves its traces: the black box at once, the run store and obituary when there is something
-// to tell. A directory that cannot be written costs the traces, never the run.
+// Where a supervised run leaves its traces: the black box at once, the run store and obituary when
+// there is something to tell. A directory that cannot be written costs the traces, never the run.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,19 @@ namespace surefit::guard {
 
 class Store {
  public:
-  void open(const std::string& directory, const std::vector<std::string>& command, bool own_trainer);
+  void open(const std::string& directory, const std::vector<std::string>& command,
+            bool own_trainer);
   // What black boxes of earlier, unfinished runs tell; to be shown at the start.
   const std::vector<std::string>& previous() const { return previous_; }
   const std::string& directory() const { return directory_; }
   BlackBox* box() { return box_.get(); }
 
-  void memory(const BlackBoxSample& sample);  // gathered, written every few seconds once the run store exists
+  void memory(const BlackBoxSample&
+                  sample);  // gathered, written every few seconds once the run store exists
   void event(const std::string& kind, const std::string& detail_json);
   void keep(Obituary& obituary);
-  void end_well(const Obituary& obituary);
+  void end_well();
+  void discard();  // nothing was started: no trace
   void end_badly(const std::string& ending);
 
  private:

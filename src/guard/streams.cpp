@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/streams.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pty.h>
@@ -8,10 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "surefit/error.hpp"
 
@@ -23,11 +23,15 @@ void close_fd(int& fd) {
   fd = -1;
 }
 
-void set_nonblocking(int fd) { ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK); }
+void set_nonblocking(int fd) {
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
 
 bool same_file(int a, int b) {
-  struct stat sa {}, sb {};
-  return ::fstat(a, &sa) == 0 && ::fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino && sa.st_rdev == sb.st_rdev;
+  struct stat sa {
+  }, sb{};
+  return ::fstat(a, &sa) == 0 && ::fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
+         sa.st_ino == sb.st_ino && sa.st_rdev == sb.st_rdev;
 }
 
 bool is_regular(int fd) {
@@ -36,17 +40,21 @@ bool is_regular(int fd) {
 }
 
 bool is_null(int fd) {
-  struct stat status {}, null {};
-  return ::fstat(fd, &status) == 0 && ::stat("/dev/null", &null) == 0 && S_ISCHR(status.st_mode) && status.st_rdev == null.st_rdev;
+  struct stat status {
+  }, null{};
+  return ::fstat(fd, &status) == 0 && ::stat("/dev/null", &null) == 0 && S_ISCHR(status.st_mode) &&
+         status.st_rdev == null.st_rdev;
 }
 
 [[noreturn]] void fail(const char* what) {
   throw SystemError(fmt::format("[guard] cannot {}: {}", what, std::strerror(errno)), errno);
 }
 
-// Opened anew: O_NONBLOCK on a descriptor shared with the shell would leak to everybody who shares it.
+// Opened anew: O_NONBLOCK on a descriptor shared with the shell would leak to everybody who shares
+// it.
 int reopen_for_writing(int fd) {
-  return ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_APPEND);
+  return ::open(fmt::format("/proc/self/fd/{}", fd).c_str(),
+                O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | O_APPEND);
 }
 
 }  // namespace
@@ -77,16 +85,19 @@ std::string Tail::text() const {
 Streams::Streams() {
   const bool in = ::isatty(0) == 1, out = ::isatty(1) == 1;
   interactive_ = in && out;
-  // Output goes elsewhere but keys come from the terminal: in a group of its own the child could not read them.
+  // Output goes elsewhere but keys come from the terminal: in a group of its own the child could
+  // not read them.
   shares_group_ = in && !out;
 }
 
-Streams::~Streams() { close(); }
+Streams::~Streams() {
+  close();
+}
 
 void Streams::open() {
   for (Relay& relay : relay_) relay = Relay{};
   from_file_ = {};
-  merged_ = same_file(1, 2);
+  merged_ = same_file(1, 2) && !is_null(1);
   if (interactive_) {
     termios settings{};
     winsize size{};
@@ -94,7 +105,8 @@ void Streams::open() {
     ::ioctl(1, TIOCGWINSZ, &size);
     saved_ = settings;
     Relay& terminal = relay_[0];
-    if (::openpty(&terminal.from, &terminal.child_end, nullptr, &settings, &size) != 0) fail("open a pseudo-terminal");
+    if (::openpty(&terminal.from, &terminal.child_end, nullptr, &settings, &size) != 0)
+      fail("open a pseudo-terminal");
     ::fcntl(terminal.from, F_SETFD, FD_CLOEXEC);
     ::fcntl(terminal.child_end, F_SETFD, FD_CLOEXEC);
     set_nonblocking(terminal.from);
@@ -135,7 +147,8 @@ void Streams::open_output(int fd) {
     ::tcgetattr(fd, &settings);
     ::ioctl(fd, TIOCGWINSZ, &size);
     settings.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // the real terminal does it
-    if (::openpty(&relay.from, &relay.child_end, nullptr, &settings, &size) != 0) fail("open a pseudo-terminal");
+    if (::openpty(&relay.from, &relay.child_end, nullptr, &settings, &size) != 0)
+      fail("open a pseudo-terminal");
     ::fcntl(relay.from, F_SETFD, FD_CLOEXEC);
     ::fcntl(relay.child_end, F_SETFD, FD_CLOEXEC);
   } else {
@@ -167,7 +180,8 @@ void Streams::become_child() {
   if (relay_[2].child_end >= 0) ::dup2(relay_[2].child_end, 2);
 }
 
-void Streams::parent_after_fork() {
+void Streams::parent_after_fork(pid_t child) {
+  child_ = child;
   for (Relay& relay : relay_) close_fd(relay.child_end);
 }
 
@@ -221,14 +235,29 @@ void Streams::add_polls(std::vector<pollfd>& polls) const {
 
 void Streams::handle(const std::vector<pollfd>& polls, const Seen& seen) {
   const auto ready = [&](int fd, short events) {
-    return std::any_of(polls.begin(), polls.end(), [&](const pollfd& p) { return p.fd == fd && (p.events & events) != 0 && p.revents != 0; });
+    return std::any_of(polls.begin(), polls.end(), [&](const pollfd& p) {
+      return p.fd == fd && (p.events & events) != 0 && p.revents != 0;
+    });
   };
   if (interactive_ && ready(0, POLLIN)) relay_keys();
   for (std::size_t i = 0; i < relay_.size(); ++i) {
     Relay& relay = relay_[i];
     if (!relay.pending.empty() && ready(relay.to, POLLOUT)) write_out(relay);
-    if (relay.pending.empty() && relay.from >= 0 && ready(relay.from, POLLIN)) read_from(relay, i == 1 && !merged_ ? 1 : 2, seen);
+    if (relay.pending.empty() && relay.from >= 0 && ready(relay.from, POLLIN))
+      read_from(relay, i == 1 && !merged_ ? 1 : 2, seen);
   }
+}
+
+// A shell inside handles Ctrl-Z for its own jobs, an editor reads it as a key; only a plain program
+// needs our help.
+bool Streams::child_is_orphaned_foreground() const {
+  termios settings{};
+  return ::tcgetattr(relay_[0].from, &settings) == 0 && (settings.c_lflag & ISIG) != 0 &&
+         ::tcgetpgrp(relay_[0].from) == child_;
+}
+
+bool Streams::take_suspend_request() {
+  return std::exchange(suspend_requested_, false);
 }
 
 void Streams::relay_keys() {
@@ -238,7 +267,13 @@ void Streams::relay_keys() {
     if (got == 0 || (errno != EINTR && errno != EAGAIN)) input_open_ = false;
     return;
   }
-  // The child's terminal takes keys as fast as a person types; a paste larger than its queue waits in the kernel.
+  if (const auto* stop = std::find(keys.data(), keys.data() + got, '\x1a');
+      stop != keys.data() + got && child_is_orphaned_foreground()) {
+    suspend_requested_ = true;
+    return;
+  }
+  // The child's terminal takes keys as fast as a person types; a paste larger than its queue waits
+  // in the kernel.
   std::string_view rest(keys.data(), static_cast<std::size_t>(got));
   for (int attempt = 0; attempt < 200 && !rest.empty(); ++attempt) {
     const ssize_t put = ::write(relay_[0].from, rest.data(), rest.size());
@@ -266,7 +301,8 @@ void Streams::read_from(Relay& relay, int stream, const Seen& seen) {
 void Streams::write_out(Relay& relay) {
   while (!relay.pending.empty()) {
     // Without a descriptor of our own only what cannot block is written: PIPE_BUF after POLLOUT.
-    const std::size_t chunk = relay.own_to ? relay.pending.size() : std::min<std::size_t>(relay.pending.size(), 4096);
+    const std::size_t chunk =
+        relay.own_to ? relay.pending.size() : std::min<std::size_t>(relay.pending.size(), 4096);
     const ssize_t put = ::write(relay.to, relay.pending.data(), chunk);
     if (put > 0) {
       if (relay.terminal) at_line_start_ = relay.pending[static_cast<std::size_t>(put) - 1] == '\n';
@@ -306,16 +342,28 @@ std::string Streams::file_tail(int fd) const {
   std::string text;
   if (::fstat(file, &status) == 0) {
     // Only what this run wrote: a log that is appended to may end with an older death.
-    const std::int64_t begin = std::max<std::int64_t>(std::min(file_begin_[static_cast<std::size_t>(fd)], std::int64_t{status.st_size}), status.st_size - (64 << 10));
+    const std::int64_t begin = std::max<std::int64_t>(
+        std::min(file_begin_[static_cast<std::size_t>(fd)], std::int64_t{status.st_size}),
+        status.st_size - (64 << 10));
     text.resize(static_cast<std::size_t>(status.st_size - begin));
     const ssize_t got = ::pread(file, text.data(), text.size(), begin);
     text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
   }
   ::close(file);
-  return text;
+  // The guard writes to the same file; its words are not the program's.
+  std::string words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    if (!line.starts_with("surefit: ")) words += line;
+    at = end;
+  }
+  return words;
 }
 
-std::string Streams::stdout_tail() const { return from_file_[1] ? file_tail(1) : relay_[1].tail.text(); }
+std::string Streams::stdout_tail() const {
+  return from_file_[1] ? file_tail(1) : relay_[1].tail.text();
+}
 
 std::string Streams::stderr_tail() const {
   if (from_file_[2]) return file_tail(2);

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "guard/supervisor.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
+#include <memory>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -10,11 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <memory>
+#include "surefit/error.hpp"
 
 #include "base/clock.hpp"
 #include "base/env.hpp"
@@ -23,7 +24,6 @@
 #include "guard/heal.hpp"
 #include "guard/obituary.hpp"
 #include "guard/store.hpp"
-#include "surefit/error.hpp"
 
 namespace surefit::guard {
 namespace {
@@ -32,7 +32,8 @@ std::string shell_words(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
     if (!text.empty()) text += ' ';
-    const bool plain = !word.empty() && word.find_first_of(" \t\n\"'$&|;<>()*?\\") == std::string::npos;
+    const bool plain =
+        !word.empty() && word.find_first_of(" \t\n\"'$&|;<>()*?\\") == std::string::npos;
     text += plain ? word : "'" + word + "'";
   }
   return text;
@@ -64,7 +65,8 @@ std::vector<std::string> resumed_command(std::vector<std::string> command, std::
 
 class Supervisor {
  public:
-  explicit Supervisor(const SupervisorOptions& options) : options_(options), signal_fd_(block_signals()) {
+  explicit Supervisor(const SupervisorOptions& options)
+      : options_(options), signal_fd_(block_signals()) {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     child_oom_score_ = protect_from_oom();
   }
@@ -80,11 +82,15 @@ class Supervisor {
       Obituary obituary = one_attempt(command);
       const Evidence& e = obituary.evidence;
       if (!is_death(e)) {
-        store_.end_well(obituary);
+        store_.end_well();
         report(obituary, false);
         return 0;
       }
       const Decision decision = judge(obituary);
+      if (nothing_began(e)) {
+        store_.discard();
+        return exit_code(e);
+      }
       store_.keep(obituary);
       report(obituary, true);
       if (!decision.restart || !pause(decision.wait_s)) {
@@ -105,7 +111,9 @@ class Supervisor {
     attempt.number = attempt_;
     attempt.oom_score = child_oom_score_;
     attempt.batch_scale = batch_scale_;
-    attempt.heartbeat_path = options_.own_trainer && !store_.directory().empty() ? store_.directory() + "/heartbeat" : "";
+    attempt.heartbeat_path = options_.own_trainer && !store_.directory().empty()
+                                 ? store_.directory() + "/heartbeat"
+                                 : "";
     return run_attempt(options_, attempt, streams_, signal_fd_, store_);
   }
 
@@ -113,16 +121,22 @@ class Supervisor {
     const Evidence& e = obituary.evidence;
     obituary.diagnosis = diagnose(e);
     const Verdict& verdict = obituary.diagnosis.verdict;
-    attempts_.push_back({verdict.cause, e.heartbeat ? e.heartbeat->step : 0, e.heartbeat.has_value(), e.elapsed_s});
-    const HealPolicy policy{.max_restarts = options_.max_restarts, .own_trainer = options_.own_trainer, .has_oom_command = !options_.on_oom.empty()};
+    attempts_.push_back(
+        {verdict.cause, e.heartbeat ? e.heartbeat->step : 0, e.heartbeat.has_value(), e.elapsed_s});
+    const HealPolicy policy{.max_restarts = options_.max_restarts,
+                            .own_trainer = options_.own_trainer,
+                            .has_oom_command = !options_.on_oom.empty()};
     Decision decision = decide(policy, attempts_, verdict);
     obituary.actions.push_back(decision.reason);
     obituary.earlier = earlier_;
-    earlier_.push_back(fmt::format("attempt {}: {} [{}] after {}", e.attempt, verdict.title, confidence_name(verdict.confidence), format_duration(e.elapsed_s)));
+    earlier_.push_back(fmt::format("attempt {}: {} [{}] after {}", e.attempt, verdict.title,
+                                   confidence_name(verdict.confidence),
+                                   format_duration(e.elapsed_s)));
     return decision;
   }
 
-  std::vector<std::string> next_command(const std::vector<std::string>& command, const Obituary& obituary, const Decision& decision) {
+  std::vector<std::string> next_command(const std::vector<std::string>& command,
+                                        const Obituary& obituary, const Decision& decision) {
     if (options_.own_trainer) {
       std::uint64_t budget = 0;
       if (decision.after_oom) {
@@ -130,7 +144,8 @@ class Supervisor {
         std::uint64_t before = e.rss_peak;
         if (e.heartbeat && e.heartbeat->budget_bytes > 0) before = e.heartbeat->budget_bytes;
         budget = lower_budget(before, available_now());
-        streams_.say(fmt::format("surefit: resuming with --memory {} (had {})", format_bytes(budget), format_bytes(before)));
+        streams_.say(fmt::format("surefit: resuming with --memory {} (had {})",
+                                 format_bytes(budget), format_bytes(before)));
       }
       return resumed_command(command, budget);
     }
@@ -139,27 +154,50 @@ class Supervisor {
   }
 
   static std::uint64_t available_now() {
-    return std::min(headroom(CgroupChain(roots_of(::getpid())).memory()), read_machine_memory().available);
+    return std::min(headroom(CgroupChain(roots_of(::getpid())).memory()),
+                    read_machine_memory().available);
   }
 
   void report(const Obituary& obituary, bool death) {
-    if (death) {
+    if (death && brief(obituary)) {
+      const Verdict& v = obituary.diagnosis.verdict;
+      streams_.say(fmt::format("surefit: {} [{}]: {}; {}", v.title, confidence_name(v.confidence),
+                               v.evidence, v.advice));
+    } else if (death) {
       const bool terminal = ::isatty(2) == 1;
-      streams_.say(obituary_text(obituary, {.color = terminal && std::getenv("NO_COLOR") == nullptr, .width = terminal ? terminal_width() : 100}));
+      streams_.say(obituary_text(obituary, {.color = terminal && std::getenv("NO_COLOR") == nullptr,
+                                            .width = terminal ? terminal_width() : 100}));
     }
     const auto write = [&](const std::string& path, const std::string& text) {
       if (path.empty()) return;
       try {
-        write_file_atomically(Env::posix(), path, [&](WritableFile& file) { file.append(std::as_bytes(std::span(text))); });
+        write_file_atomically(Env::posix(), path, [&](WritableFile& file) {
+          file.append(std::as_bytes(std::span(text)));
+        });
       } catch (const Error& error) {
         streams_.say(fmt::format("surefit: {}", error.what()));
       }
     };
-    if (death || !options_.report_html.empty()) write(options_.report_html, obituary_html(obituary));
+    if (death || !options_.report_html.empty())
+      write(options_.report_html, obituary_html(obituary));
     if (death) write(options_.obituary_json, obituary_json(obituary));
   }
 
   static int terminal_width();
+
+  // A trainer that refused its command line or plan has said why, and left nothing to tell about.
+  static bool nothing_began(const Evidence& e) {
+    return e.own_trainer && !e.exit.signaled && (e.exit.number == 2 || e.exit.number == 5);
+  }
+
+  // What the user did, or what our trainer has explained already, needs one line and no page.
+  static bool brief(const Obituary& obituary) {
+    const Evidence& e = obituary.evidence;
+    const std::string& cause = obituary.diagnosis.verdict.cause;
+    const bool by_user = cause == "interrupted" ||
+                         (cause == "stopped" && (e.passed_signal == SIGINT || e.own_trainer));
+    return by_user || (e.own_trainer && cause == "trainer" && e.exit.number != 70);
+  }
 
   // False where a signal asked to stop while waiting.
   bool pause(double seconds) {
@@ -203,6 +241,8 @@ int Supervisor::terminal_width() {
 
 }  // namespace
 
-int supervise(const SupervisorOptions& options) { return Supervisor(options).run(); }
+int supervise(const SupervisorOptions& options) {
+  return Supervisor(options).run();
+}
 
 }  // namespace surefit::guard

@@ -11,20 +11,20 @@ namespace surefit::guard {
 
 struct SupervisorOptions {
   std::vector<std::string> command;
-  std::string run_directory;         // where the black box and obituary go; empty = the state directory
-  bool own_trainer = false;          // heartbeat, resume, lower --memory after an OOM kill
+  std::string run_directory;  // where the black box and obituary go; empty = the state directory
+  bool own_trainer = false;   // heartbeat, resume, lower --memory after an OOM kill
   std::uint64_t max_memory = ~std::uint64_t{0};
-  double max_time_s = 0;             // 0 = none
-  double grace_s = 30;               // between SIGTERM and SIGKILL
-  double hang_timeout_s = 0;         // 0 = tell, but do not kill
+  double max_time_s = 0;      // 0 = none
+  double grace_s = 30;        // between SIGTERM and SIGKILL
+  double hang_timeout_s = 0;  // 0 = tell, but do not kill
   double idle_notice_s = 120;
   double restart_before_leak_s = 0;  // 0 = off; else the horizon
   int max_restarts = 0;
-  std::string on_oom;                // shell command that takes the place of the original after an OOM
-  bool tame = false;                 // thread counts from the real quota, MALLOC_ARENA_MAX, open files
-  std::string report_html;           // empty = none
-  std::string obituary_json;         // besides the run directory
-  bool quiet = false;                // no notices, only the obituary
+  std::string on_oom;         // shell command that takes the place of the original after an OOM
+  bool tame = false;          // thread counts from the real quota, MALLOC_ARENA_MAX, open files
+  std::string report_html;    // empty = none
+  std::string obituary_json;  // besides the run directory
+  bool quiet = false;         // no notices, only the obituary
   bool cgroup = true;
 };
 

@@ -31,7 +31,9 @@ std::string without_escapes(std::string_view text) {
   return clean;
 }
 
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; }
+bool is_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
+}
 
 }  // namespace
 
@@ -43,7 +45,8 @@ std::vector<std::string> last_lines(std::string_view tail, std::size_t count) {
   std::vector<std::string> lines;
   std::string line;
   const auto flush = [&] {
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) line.pop_back();
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0)
+      line.pop_back();
     if (!line.empty()) lines.push_back(line);
     line.clear();
   };
@@ -55,7 +58,8 @@ std::vector<std::string> last_lines(std::string_view tail, std::size_t count) {
     }
   }
   flush();
-  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  if (lines.size() > count)
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
   return lines;
 }
 
@@ -64,7 +68,8 @@ std::optional<PythonError> last_python_error(std::string_view tail) {
   std::size_t header = lines.size();
   bool syntax = false;
   for (std::size_t i = lines.size(); i-- > 0;) {
-    // A syntax error of the script itself has no "Traceback" line; its File line starts with two blanks.
+    // A syntax error of the script itself has no "Traceback" line; its File line starts with two
+    // blanks.
     if (lines[i].starts_with("SyntaxError:") || lines[i].starts_with("IndentationError:") ||
         lines[i].starts_with("TabError:")) {
       header = i;
@@ -90,13 +95,16 @@ std::optional<PythonError> last_python_error(std::string_view tail) {
   error.line = lines[at];
   const std::size_t colon = error.line.find(':');
   error.type = error.line.substr(0, colon);
-  if (colon != std::string::npos && colon + 2 <= error.line.size()) error.message = error.line.substr(colon + 2);
-  if (error.type.empty() || !std::all_of(error.type.begin(), error.type.end(), is_name)) return std::nullopt;
+  if (colon != std::string::npos && colon + 2 <= error.line.size())
+    error.message = error.line.substr(colon + 2);
+  if (error.type.empty() || !std::all_of(error.type.begin(), error.type.end(), is_name))
+    return std::nullopt;
   error.final = lines.size() - at <= 12;
   return error;
 }
 
-std::optional<std::string> line_with_any(std::string_view tail, std::initializer_list<std::string_view> needles,
+std::optional<std::string> line_with_any(std::string_view tail,
+                                         std::initializer_list<std::string_view> needles,
                                          std::size_t within_lines) {
   const std::vector<std::string> lines = last_lines(tail, within_lines);
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -107,7 +115,8 @@ std::optional<std::string> line_with_any(std::string_view tail, std::initializer
   return std::nullopt;
 }
 
-std::optional<std::string> line_with(std::string_view tail, std::string_view needle, std::size_t within_lines) {
+std::optional<std::string> line_with(std::string_view tail, std::string_view needle,
+                                     std::size_t within_lines) {
   return line_with_any(tail, {needle}, within_lines);
 }
 
@@ -115,17 +124,21 @@ bool tells_nan_loss(std::string_view line) {
   std::string lower(line);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (std::size_t at = lower.find("loss"); at != std::string::npos; at = lower.find("loss", at + 4)) {
+  for (std::size_t at = lower.find("loss"); at != std::string::npos;
+       at = lower.find("loss", at + 4)) {
     std::size_t value = at + 4;
-    if (value < lower.size() && is_name(lower[value]) && lower[value] != '.') continue;  // "lossless"
-    while (value < lower.size() && (lower[value] == ' ' || lower[value] == ':' || lower[value] == '=' ||
-                                    lower[value] == '"' || lower[value] == '\'' || lower[value] == '\t')) {
+    if (value < lower.size() && is_name(lower[value]) && lower[value] != '.')
+      continue;  // "lossless"
+    while (value < lower.size() &&
+           (lower[value] == ' ' || lower[value] == ':' || lower[value] == '=' ||
+            lower[value] == '"' || lower[value] == '\'' || lower[value] == '\t')) {
       ++value;
     }
     if (value == at + 4) continue;
     const std::string_view rest = std::string_view(lower).substr(value);
     for (const std::string_view word : {"is nan", "became nan", "nan", "-nan", "inf", "-inf"}) {
-      if (rest.starts_with(word) && (rest.size() == word.size() || !is_name(rest[word.size()]))) return true;
+      if (rest.starts_with(word) && (rest.size() == word.size() || !is_name(rest[word.size()])))
+        return true;
     }
   }
   return false;

@@ -9,7 +9,8 @@
 
 namespace surefit::guard {
 
-// Lines without escape sequences, carriage-return overwrites and blanks at the end; the newest `count`.
+// Lines without escape sequences, carriage-return overwrites and blanks at the end; the newest
+// `count`.
 std::vector<std::string> last_lines(std::string_view tail, std::size_t count);
 
 struct PythonError {
@@ -22,8 +23,10 @@ struct PythonError {
 std::optional<PythonError> last_python_error(std::string_view tail);
 
 // The last of the final lines that holds `needle` (case matters); nothing where none does.
-std::optional<std::string> line_with(std::string_view tail, std::string_view needle, std::size_t within_lines = 25);
-std::optional<std::string> line_with_any(std::string_view tail, std::initializer_list<std::string_view> needles,
+std::optional<std::string> line_with(std::string_view tail, std::string_view needle,
+                                     std::size_t within_lines = 25);
+std::optional<std::string> line_with_any(std::string_view tail,
+                                         std::initializer_list<std::string_view> needles,
                                          std::size_t within_lines = 25);
 
 // "loss: nan", "loss=NaN", "val_loss: inf" in a line.

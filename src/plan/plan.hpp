@@ -79,6 +79,9 @@ struct PlanOptions {
 // Throws ConfigError on impossible options. The result has passed verify().
 Plan make_plan(const Graph& graph, const PlanOptions& options);
 
+// The smallest of the fastest plans by the cost model; options that are set stay as they are.
+Plan choose_plan(const Graph& graph, const PlanOptions& options);
+
 // Plays the plan's schedule on a model of the arena and throws InternalError unless every read finds exactly what its
 // node expects, scratch is nobody else's, and every persistent value is updated once. Knows nothing of how plans are
 // made. Runs on every plan, in release builds too.

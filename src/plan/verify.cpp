@@ -50,7 +50,11 @@ class ShadowArena {
 
 class Verifier {
  public:
-  Verifier(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan), arena_(plan.arena_bytes) {}
+  Verifier(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan), arena_(plan.arena_bytes) {
+    for (const Node& node : graph.nodes()) {
+      traits_.push_back(node.op->traits(graph.input_types(node), graph.output_types(node)));
+    }
+  }
 
   void run() {
     check_shape();
@@ -123,7 +127,7 @@ class Verifier {
   void play(int index, const Segment& segment, std::int64_t group) {
     const Instance& instance = plan_.instances[static_cast<std::size_t>(index)];
     const Node& node = graph_.node(instance.node);
-    const auto traits = node.op->traits(graph_.input_types(node), graph_.output_types(node));
+    const OpTraits& traits = traits_[static_cast<std::size_t>(node.id)];
     SUREFIT_CHECK(instance.inputs.size() == node.inputs.size() && instance.outputs.size() == node.outputs.size(),
                   "operands of {}", node.op->kind());
     // What does not depend on samples runs once per segment, before its first group.
@@ -212,6 +216,7 @@ class Verifier {
 
   const Graph& graph_;
   const Plan& plan_;
+  std::vector<OpTraits> traits_;
   ShadowArena arena_;
   std::map<NodeId, int> runs_;
   std::set<ValueId> updated_;

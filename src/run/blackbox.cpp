@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/blackbox.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "surefit/error.hpp"
 
@@ -35,7 +34,9 @@ struct Header {
 };
 static_assert(sizeof(Header) <= kHeaderBytes);
 
-Header& header_of(char* map) { return *reinterpret_cast<Header*>(map); }
+Header& header_of(char* map) {
+  return *reinterpret_cast<Header*>(map);
+}
 
 template <std::size_t N>
 std::string bounded(const std::array<char, N>& text) {
@@ -48,7 +49,8 @@ BlackBox::BlackBox(const std::string& path) : path_(path) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const auto fail = [&](const char* what, int error) {
     if (fd_ >= 0) ::close(fd_);
-    throw SystemError(fmt::format("[black box] cannot {} {}: {}", what, path, std::strerror(error)), error);
+    throw SystemError(fmt::format("[black box] cannot {} {}: {}", what, path, std::strerror(error)),
+                      error);
   };
   if (fd_ < 0) fail("create", errno);
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) fail("lock", errno);
@@ -69,7 +71,9 @@ BlackBox::~BlackBox() {
   ::close(fd_);
 }
 
-void BlackBox::identify(const BlackBoxIdentity& identity) { header_of(map_).identity = identity; }
+void BlackBox::identify(const BlackBoxIdentity& identity) {
+  header_of(map_).identity = identity;
+}
 
 void BlackBox::sample(const BlackBoxSample& sample) {
   Header& header = header_of(map_);
@@ -95,7 +99,8 @@ void BlackBox::tail(std::string_view bytes) {
 
 void BlackBox::note(std::string_view line) {
   Header& header = header_of(map_);
-  const std::size_t count = std::min(line.size() + 1, kNoteBytes - std::min<std::size_t>(kNoteBytes, header.note_bytes));
+  const std::size_t count =
+      std::min(line.size() + 1, kNoteBytes - std::min<std::size_t>(kNoteBytes, header.note_bytes));
   if (count == 0) return;
   std::memcpy(map_ + kNoteOffset + header.note_bytes, line.data(), count - 1);
   map_[kNoteOffset + header.note_bytes + count - 1] = '\n';
@@ -109,7 +114,8 @@ void BlackBox::start_writeback() {
 void BlackBox::end(std::string_view ending) {
   Header& header = header_of(map_);
   header.ending.fill('\0');
-  std::copy_n(ending.data(), std::min(ending.size(), header.ending.size() - 1), header.ending.data());
+  std::copy_n(ending.data(), std::min(ending.size(), header.ending.size() - 1),
+              header.ending.data());
   header.ended = 1;
   ::fdatasync(fd_);
 }
@@ -120,7 +126,8 @@ std::optional<BlackBoxContent> read_black_box(const std::string& path) {
   std::string bytes(kFileBytes, '\0');
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t got = ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+    const ssize_t got =
+        ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
     if (got <= 0) break;
     done += static_cast<std::size_t>(got);
   }
@@ -139,14 +146,16 @@ std::optional<BlackBoxContent> read_black_box(const std::string& path) {
   const std::uint64_t count = std::min<std::uint64_t>(header.samples_written, BlackBox::kSamples);
   for (std::uint64_t i = header.samples_written - count; i < header.samples_written; ++i) {
     BlackBoxSample sample;
-    std::memcpy(&sample, bytes.data() + kSampleOffset + i % BlackBox::kSamples * sizeof(sample), sizeof(sample));
+    std::memcpy(&sample, bytes.data() + kSampleOffset + i % BlackBox::kSamples * sizeof(sample),
+                sizeof(sample));
     content.samples.push_back(sample);
   }
   const std::uint64_t kept = std::min<std::uint64_t>(header.tail_written, BlackBox::kTailBytes);
   for (std::uint64_t i = header.tail_written - kept; i < header.tail_written; ++i) {
     content.tail.push_back(bytes[kTailOffset + i % BlackBox::kTailBytes]);
   }
-  content.notes.assign(bytes, kNoteOffset, std::min<std::uint64_t>(header.note_bytes, BlackBox::kNoteBytes));
+  content.notes.assign(bytes, kNoteOffset,
+                       std::min<std::uint64_t>(header.note_bytes, BlackBox::kNoteBytes));
   return content;
 }
 

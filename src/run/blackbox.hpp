@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The black box: a file of fixed size that the guard writes through a shared map, so that it survives kill -9 of the
-// guard itself. Write-out to the disk is started every second without waiting; a power cut loses a few seconds.
+// The black box: a file of fixed size that the guard writes through a shared map, so that it
+// survives kill -9 of the guard itself. Write-out to the disk is started every second without
+// waiting; a power cut loses a few seconds.
 //
-// Layout (little endian): header page; kSamples samples of 64 bytes as a ring; kTailBytes of the child's last stderr as
-// a ring; kNoteBytes of the guard's own notes, appended. Readers trust nothing: lengths are checked, text is bounded.
+// Layout (little endian): header page; kSamples samples of 64 bytes as a ring; kTailBytes of the
+// child's last stderr as a ring; kNoteBytes of the guard's own notes, appended. Readers trust
+// nothing: lengths are checked, text is bounded.
 #pragma once
 
 #include <array>
@@ -18,10 +20,10 @@ namespace surefit {
 struct BlackBoxSample {
   double time = 0;  // Unix time
   std::uint64_t rss_bytes = 0;
-  std::uint64_t pss_bytes = 0;     // of the tree, 0 where not measured yet
-  std::uint64_t used_bytes = 0;    // charged to the tightest cgroup and not reclaimable
-  std::uint64_t limit_bytes = 0;   // tightest limit, 0 = none
-  std::uint64_t step = 0;          // from the heartbeat
+  std::uint64_t pss_bytes = 0;    // of the tree, 0 where not measured yet
+  std::uint64_t used_bytes = 0;   // charged to the tightest cgroup and not reclaimable
+  std::uint64_t limit_bytes = 0;  // tightest limit, 0 = none
+  std::uint64_t step = 0;         // from the heartbeat
   std::uint32_t processes = 0;
   std::uint32_t threads = 0;
   std::uint32_t fds = 0;
@@ -42,8 +44,8 @@ struct BlackBoxIdentity {
 
 struct BlackBoxContent {
   BlackBoxIdentity identity;
-  bool ended = false;  // the guard said goodbye
-  std::string ending;  // its words
+  bool ended = false;                   // the guard said goodbye
+  std::string ending;                   // its words
   std::vector<BlackBoxSample> samples;  // oldest first
   std::string tail;                     // last stderr
   std::string notes;
@@ -55,7 +57,8 @@ class BlackBox {
   static constexpr std::size_t kTailBytes = 64 << 10;
   static constexpr std::size_t kNoteBytes = 8 << 10;
 
-  // Creates or replaces the file and holds a lock on it. Throws SystemError; EWOULDBLOCK = another guard lives.
+  // Creates or replaces the file and holds a lock on it. Throws SystemError; EWOULDBLOCK = another
+  // guard lives.
   explicit BlackBox(const std::string& path);
   ~BlackBox();
   BlackBox(const BlackBox&) = delete;

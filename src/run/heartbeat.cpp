@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/heartbeat.hpp"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <new>
+#include <sys/mman.h>
 #include <type_traits>
+#include <unistd.h>
 
 #include "surefit/error.hpp"
 
@@ -47,9 +46,10 @@ static_assert(sizeof(RecordImage) == sizeof(Record));
 
 }  // namespace
 
-std::string_view phase_name(Phase phase) {
-  constexpr std::array<std::string_view, 8> kNames{"starting", "planning", "training", "validating",
-                                                   "saving",   "waiting for data", "stopping", "done"};
+std::string_view phase_name(RunPhase phase) {
+  constexpr std::array<std::string_view, 8> kNames{"starting",   "planning", "training",
+                                                   "validating", "saving",   "waiting for data",
+                                                   "stopping",   "done"};
   const auto index = static_cast<std::size_t>(phase);
   return index < kNames.size() ? kNames[index] : "unknown";
 }
@@ -66,17 +66,20 @@ std::string_view Heartbeat::layer_name() const {
 HeartbeatWriter::HeartbeatWriter(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
-    throw SystemError(fmt::format("[heartbeat] cannot create {}: {}; expected a writable run directory",
-                                  path, std::strerror(errno)),
-                      errno);
+    throw SystemError(
+        fmt::format("[heartbeat] cannot create {}: {}; expected a writable run directory", path,
+                    std::strerror(errno)),
+        errno);
   }
   const int full = ::posix_fallocate(fd, 0, kFileBytes);
-  const bool sized = full == 0 || ((full == EOPNOTSUPP || full == EINVAL) && ::ftruncate(fd, kFileBytes) == 0);
+  const bool sized =
+      full == 0 || ((full == EOPNOTSUPP || full == EINVAL) && ::ftruncate(fd, kFileBytes) == 0);
   if (sized) map_ = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   const int error = full != 0 && !sized ? full : errno;
   ::close(fd);
   if (!sized || map_ == MAP_FAILED) {
-    throw SystemError(fmt::format("[heartbeat] cannot map {}: {}", path, std::strerror(error)), error);
+    throw SystemError(fmt::format("[heartbeat] cannot map {}: {}", path, std::strerror(error)),
+                      error);
   }
   auto* record = new (map_) Record;
   record->sequence.store(1, std::memory_order_relaxed);
@@ -88,7 +91,9 @@ HeartbeatWriter::HeartbeatWriter(const std::string& path) {
   beat(first);
 }
 
-HeartbeatWriter::~HeartbeatWriter() { ::munmap(map_, kFileBytes); }
+HeartbeatWriter::~HeartbeatWriter() {
+  ::munmap(map_, kFileBytes);
+}
 
 void HeartbeatWriter::beat(const Heartbeat& heartbeat) noexcept {
   auto* record = static_cast<Record*>(map_);
@@ -111,9 +116,10 @@ std::optional<Heartbeat> read_heartbeat(const std::string& path) {
   for (int attempt = 0; attempt < 8 && !result; ++attempt) {
     RecordImage image{};
     std::uint64_t after = 0;
-    const bool whole = ::pread(fd, &image, sizeof(image), 0) == static_cast<ssize_t>(sizeof(image)) &&
-                       ::pread(fd, &after, sizeof(after), offsetof(RecordImage, sequence)) ==
-                           static_cast<ssize_t>(sizeof(after));
+    const bool whole =
+        ::pread(fd, &image, sizeof(image), 0) == static_cast<ssize_t>(sizeof(image)) &&
+        ::pread(fd, &after, sizeof(after), offsetof(RecordImage, sequence)) ==
+            static_cast<ssize_t>(sizeof(after));
     if (!whole || image.magic != kMagic || image.version != kVersion ||
         image.payload_bytes != sizeof(Heartbeat)) {
       break;

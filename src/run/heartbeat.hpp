@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one record that a trainer and its guard share: a small mapped file in the run directory. The trainer writes it
-// at every step without a system call or an allocation; the guard reads it while the trainer lives and after it died.
+// The one record that a trainer and its guard share: a small mapped file in the run directory. The
+// trainer writes it at every step without a system call or an allocation; the guard reads it while
+// the trainer lives and after it died.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@
 
 namespace surefit {
 
-enum class Phase : std::uint32_t {
+enum class RunPhase : std::uint32_t {
   kStarting = 0,
   kPlanning = 1,
   kTraining = 2,
@@ -22,11 +23,11 @@ enum class Phase : std::uint32_t {
   kStopping = 6,
   kDone = 7,
 };
-std::string_view phase_name(Phase phase);
+std::string_view phase_name(RunPhase phase);
 
 struct Heartbeat {
   std::int32_t pid = 0;
-  Phase phase = Phase::kStarting;
+  RunPhase phase = RunPhase::kStarting;
   std::uint64_t step = 0;
   std::uint64_t epoch = 0;
   std::uint64_t arena_bytes = 0;   // committed by the plan that runs now
@@ -41,7 +42,8 @@ struct Heartbeat {
 
 class HeartbeatWriter {
  public:
-  // Creates or replaces the file; its blocks are reserved, so that a full disk cannot turn a beat into SIGBUS.
+  // Creates or replaces the file; its blocks are reserved, so that a full disk cannot turn a beat
+  // into SIGBUS.
   explicit HeartbeatWriter(const std::string& path);
   ~HeartbeatWriter();
   HeartbeatWriter(const HeartbeatWriter&) = delete;
@@ -53,7 +55,8 @@ class HeartbeatWriter {
   void* map_ = nullptr;
 };
 
-// Nothing where the file is missing, short, of another version, or was being written at each of several tries.
+// Nothing where the file is missing, short, of another version, or was being written at each of
+// several tries.
 std::optional<Heartbeat> read_heartbeat(const std::string& path);
 
 }  // namespace surefit

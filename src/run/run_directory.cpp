@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/run_directory.hpp"
 
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.hpp"
 
@@ -38,23 +37,28 @@ double changed_at(const std::string& path) {
 std::string fresh_run_directory(const std::string& parent, std::string_view name) {
   std::string safe;
   for (const char c : name) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+    const bool plain =
+        std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
     safe += plain ? c : '_';
   }
   if (safe.empty() || safe.front() == '.') safe = "run" + safe;
   const std::string base = parent + "/" + safe.substr(0, 64) + "-" + timestamp_for_names();
   std::string path = base;
-  for (int number = 2; ::access(path.c_str(), F_OK) == 0; ++number) path = fmt::format("{}.{}", base, number);
+  for (int number = 2; ::access(path.c_str(), F_OK) == 0; ++number)
+    path = fmt::format("{}.{}", base, number);
   return path;
 }
 
 std::string state_directory() {
   std::vector<std::string> candidates;
   if (const std::string own = environment("SUREFIT_STATE"); !own.empty()) candidates.push_back(own);
-  if (const std::string xdg = environment("XDG_STATE_HOME"); !xdg.empty()) candidates.push_back(xdg + "/surefit");
-  if (const std::string home = environment("HOME"); !home.empty()) candidates.push_back(home + "/.local/state/surefit");
+  if (const std::string xdg = environment("XDG_STATE_HOME"); !xdg.empty())
+    candidates.push_back(xdg + "/surefit");
+  if (const std::string home = environment("HOME"); !home.empty())
+    candidates.push_back(home + "/.local/state/surefit");
   const std::string temporary = environment("TMPDIR");
-  candidates.push_back(fmt::format("{}/surefit-{}", temporary.empty() ? "/tmp" : temporary, ::getuid()));
+  candidates.push_back(
+      fmt::format("{}/surefit-{}", temporary.empty() ? "/tmp" : temporary, ::getuid()));
   for (const std::string& candidate : candidates) {
     if (usable(candidate)) return candidate;
   }
@@ -64,9 +68,11 @@ std::string state_directory() {
 std::vector<RunSummary> list_runs(const std::string& parent) {
   std::vector<RunSummary> runs;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(parent, fs::directory_options::skip_permission_denied, error)) {
+  for (const auto& entry :
+       fs::directory_iterator(parent, fs::directory_options::skip_permission_denied, error)) {
     RunSummary run{.path = entry.path().string()};
-    for (const char* file : {"config.json", "run.sqlite", "run.sqlite-wal", "heartbeat", "blackbox", "obituary.json"}) {
+    for (const char* file : {"config.json", "run.sqlite", "run.sqlite-wal", "heartbeat", "blackbox",
+                             "obituary.json"}) {
       const double time = changed_at(run.path + "/" + file);
       run.changed = std::max(run.changed, time);
       const std::string_view name = file;

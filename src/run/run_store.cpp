@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/run_store.hpp"
 
+#include <cmath>
 #include <fmt/format.h>
-#include <sqlite3.h>
+#include <limits>
 #include <unistd.h>
 
-#include <cmath>
-#include <limits>
+#include <sqlite3.h>
 
 #include "surefit/error.hpp"
 
@@ -15,9 +15,10 @@ namespace {
 
 [[noreturn]] void fail(sqlite3* db, std::string_view what) {
   const int code = db == nullptr ? SQLITE_NOMEM : sqlite3_errcode(db);
-  const std::string text =
-      fmt::format("[run store] cannot {}: {}", what, db == nullptr ? "out of memory" : sqlite3_errmsg(db));
-  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR) throw DataError(text);
+  const std::string text = fmt::format("[run store] cannot {}: {}", what,
+                                       db == nullptr ? "out of memory" : sqlite3_errmsg(db));
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_ERROR)
+    throw DataError(text);
   throw SystemError(text, db == nullptr ? 0 : sqlite3_system_errno(db));
 }
 
@@ -57,12 +58,15 @@ class Statement {
   }
   std::string text(int column) const {
     const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-    return bytes == nullptr ? std::string()
-                            : std::string(bytes, static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
+    return bytes == nullptr
+               ? std::string()
+               : std::string(bytes,
+                             static_cast<std::size_t>(sqlite3_column_bytes(statement_, column)));
   }
   double real(int column) const {
-    return sqlite3_column_type(statement_, column) == SQLITE_NULL ? std::numeric_limits<double>::quiet_NaN()
-                                                                  : sqlite3_column_double(statement_, column);
+    return sqlite3_column_type(statement_, column) == SQLITE_NULL
+               ? std::numeric_limits<double>::quiet_NaN()
+               : sqlite3_column_double(statement_, column);
   }
   std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
 
@@ -75,7 +79,9 @@ class Statement {
 // One transaction; rolled back where it does not reach commit().
 class Transaction {
  public:
-  explicit Transaction(sqlite3* db) : db_(db) { execute(db, "BEGIN IMMEDIATE", "begin a transaction"); }
+  explicit Transaction(sqlite3* db) : db_(db) {
+    execute(db, "BEGIN IMMEDIATE", "begin a transaction");
+  }
   ~Transaction() {
     if (db_ != nullptr) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
   }
@@ -92,9 +98,11 @@ class Transaction {
 
 constexpr const char* kSchema =
     "CREATE TABLE IF NOT EXISTS run(key TEXT PRIMARY KEY, value TEXT);"
-    "CREATE TABLE IF NOT EXISTS scalar(step INTEGER, epoch INTEGER, name TEXT, value REAL, time REAL);"
+    "CREATE TABLE IF NOT EXISTS scalar(step INTEGER, epoch INTEGER, name TEXT, value REAL, time "
+    "REAL);"
     "CREATE INDEX IF NOT EXISTS scalar_by_name ON scalar(name, step);"
-    "CREATE TABLE IF NOT EXISTS memory(time REAL, source TEXT, rss INTEGER, pss INTEGER, cgroup INTEGER,"
+    "CREATE TABLE IF NOT EXISTS memory(time REAL, source TEXT, rss INTEGER, pss INTEGER, cgroup "
+    "INTEGER,"
     " \"limit\" INTEGER);"
     "CREATE TABLE IF NOT EXISTS event(time REAL, kind TEXT, detail_json TEXT);";
 
@@ -105,7 +113,8 @@ ScalarRow scalar_of(const Statement& row) {
 }  // namespace
 
 RunStore::RunStore(const std::string& path) {
-  if (sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr) != SQLITE_OK) {
+  if (sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr) !=
+      SQLITE_OK) {
     sqlite3* broken = db_;
     db_ = nullptr;
     try {
@@ -117,9 +126,11 @@ RunStore::RunStore(const std::string& path) {
   }
   try {
     sqlite3_busy_timeout(db_, 3000);
-    // A quarter of a megabyte of page cache: the guard must stay small. NORMAL in WAL: a crash of the process loses
-    // nothing, a power cut at most the last transactions, and the database stays whole.
-    execute(db_, "PRAGMA cache_size=-256; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;", "set up " + path);
+    // A quarter of a megabyte of page cache: the guard must stay small. NORMAL in WAL: a crash of
+    // the process loses nothing, a power cut at most the last transactions, and the database stays
+    // whole.
+    execute(db_, "PRAGMA cache_size=-256; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            "set up " + path);
     execute(db_, kSchema, "create the tables of " + path);
   } catch (...) {
     sqlite3_close(db_);
@@ -127,10 +138,14 @@ RunStore::RunStore(const std::string& path) {
   }
 }
 
-RunStore::~RunStore() { sqlite3_close(db_); }
+RunStore::~RunStore() {
+  sqlite3_close(db_);
+}
 
 void RunStore::set(std::string_view key, std::string_view value) {
-  Statement(db_, "INSERT INTO run(key, value) VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2", "set a value")
+  Statement(db_,
+            "INSERT INTO run(key, value) VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
+            "set a value")
       .bind(1, key)
       .bind(2, value)
       .run();
@@ -140,7 +155,12 @@ void RunStore::add(std::span<const ScalarRow> rows) {
   Transaction transaction(db_);
   Statement insert(db_, "INSERT INTO scalar VALUES(?1, ?2, ?3, ?4, ?5)", "add scalars");
   for (const ScalarRow& row : rows) {
-    insert.bind(1, row.step).bind(2, row.epoch).bind(3, row.name).bind(4, row.value).bind(5, row.time).run();
+    insert.bind(1, row.step)
+        .bind(2, row.epoch)
+        .bind(3, row.name)
+        .bind(4, row.value)
+        .bind(5, row.time)
+        .run();
   }
   transaction.commit();
 }
@@ -169,11 +189,14 @@ void RunStore::add(const EventRow& row) {
 }
 
 void RunStore::forget_after(std::int64_t step) {
-  Statement(db_, "DELETE FROM scalar WHERE step > ?1", "remove replayed scalars").bind(1, step).run();
+  Statement(db_, "DELETE FROM scalar WHERE step > ?1", "remove replayed scalars")
+      .bind(1, step)
+      .run();
 }
 
 RunReader::RunReader(const std::string& path) {
-  // Without write permission WAL's shared memory cannot be made; a file nobody can write is read as it stands.
+  // Without write permission WAL's shared memory cannot be made; a file nobody can write is read as
+  // it stands.
   const bool writable = ::access(path.c_str(), W_OK) == 0;
   std::string uri = "file:";
   for (const char c : path) {
@@ -184,7 +207,8 @@ RunReader::RunReader(const std::string& path) {
     }
   }
   uri += writable ? "?mode=ro" : "?mode=ro&immutable=1";
-  const int code = sqlite3_open_v2(uri.c_str(), &db_, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr);
+  const int code =
+      sqlite3_open_v2(uri.c_str(), &db_, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, nullptr);
   try {
     if (code != SQLITE_OK) fail(db_, "read " + path);
     sqlite3_busy_timeout(db_, 3000);
@@ -195,7 +219,9 @@ RunReader::RunReader(const std::string& path) {
   }
 }
 
-RunReader::~RunReader() { sqlite3_close(db_); }
+RunReader::~RunReader() {
+  sqlite3_close(db_);
+}
 
 std::map<std::string, std::string> RunReader::values() const {
   std::map<std::string, std::string> result;
@@ -213,8 +239,9 @@ std::vector<std::string> RunReader::scalar_names() const {
 
 std::vector<ScalarRow> RunReader::scalars(std::string_view name) const {
   std::vector<ScalarRow> result;
-  Statement query(db_, "SELECT step, epoch, name, value, time FROM scalar WHERE name = ?1 ORDER BY step, rowid",
-                  "read scalars");
+  Statement query(
+      db_, "SELECT step, epoch, name, value, time FROM scalar WHERE name = ?1 ORDER BY step, rowid",
+      "read scalars");
   query.bind(1, name);
   while (query.step()) result.push_back(scalar_of(query));
   return result;
@@ -232,9 +259,12 @@ std::vector<ScalarRow> RunReader::last_scalars() const {
 
 std::vector<MemoryRow> RunReader::memory() const {
   std::vector<MemoryRow> result;
-  Statement query(db_, "SELECT time, source, rss, pss, cgroup, \"limit\" FROM memory ORDER BY time", "read memory");
+  Statement query(db_, "SELECT time, source, rss, pss, cgroup, \"limit\" FROM memory ORDER BY time",
+                  "read memory");
   while (query.step()) {
-    const auto bytes = [&](int column) { return static_cast<std::uint64_t>(query.integer(column)); };
+    const auto bytes = [&](int column) {
+      return static_cast<std::uint64_t>(query.integer(column));
+    };
     result.push_back({query.real(0), query.text(1), bytes(2), bytes(3), bytes(4), bytes(5)});
   }
   return result;
@@ -242,7 +272,8 @@ std::vector<MemoryRow> RunReader::memory() const {
 
 std::vector<EventRow> RunReader::events() const {
   std::vector<EventRow> result;
-  Statement query(db_, "SELECT time, kind, detail_json FROM event ORDER BY time, rowid", "read events");
+  Statement query(db_, "SELECT time, kind, detail_json FROM event ORDER BY time, rowid",
+                  "read events");
   while (query.step()) result.push_back({query.real(0), query.text(1), query.text(2)});
   return result;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.sqlite of a run directory: metrics, memory samples and events. Trainer and guard may write at the same time
-// (WAL, short transactions); readers never block them.
+// run.sqlite of a run directory: metrics, memory samples and events. Trainer and guard may write at
+// the same time (WAL, short transactions); readers never block them.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,8 @@ struct EventRow {
 
 class RunStore {
  public:
-  // Opens or creates. Throws SystemError where the file cannot be opened or written, DataError where it is no run store.
+  // Opens or creates. Throws SystemError where the file cannot be opened or written, DataError
+  // where it is no run store.
   explicit RunStore(const std::string& path);
   ~RunStore();
   RunStore(const RunStore&) = delete;
@@ -61,7 +62,8 @@ class RunStore {
 
 class RunReader {
  public:
-  explicit RunReader(const std::string& path);  // read-only, also in a directory without write permission
+  explicit RunReader(
+      const std::string& path);  // read-only, also in a directory without write permission
   ~RunReader();
   RunReader(const RunReader&) = delete;
   RunReader& operator=(const RunReader&) = delete;

@@ -54,11 +54,11 @@ class Network {
     std::vector<Update> updates;
   };
   // Emits the forward nodes of every layer into `graph`.
-  Built build(Graph& graph, bool training) const;
+  Built build(Graph& graph, bool training, const ConvPolicy& policy = {}) const;
 
  private:
   // Appends parameters that are not known yet.
-  Built emit(Graph& graph, bool training, std::vector<Parameter>& parameters) const;
+  Built emit(Graph& graph, bool training, const ConvPolicy& policy, std::vector<Parameter>& parameters) const;
 
   std::vector<NamedLayer> layers_;
   std::vector<LayerCall> calls_;

@@ -9,9 +9,10 @@
 
 namespace surefit {
 
-Program::Program(const Network& network, const Compiled* compiled, Purpose purpose) : graph_(structural_ops()) {
+Program::Program(const Network& network, const Compiled* compiled, Purpose purpose, const ConvPolicy& policy)
+    : graph_(structural_ops()) {
   const bool training = purpose == Purpose::kTrain;
-  const Network::Built built = network.build(graph_, training);
+  const Network::Built built = network.build(graph_, training, policy);
   inputs_ = built.inputs;
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
     if (built.parameters[i] != kNone) persistents_[built.parameters[i]] = {i, kNone};

@@ -18,6 +18,10 @@ int threads_of(const FitOptions& options) {
   return options.threads > 0 ? options.threads : default_threads();
 }
 
+ConvPolicy policy_of(const FitOptions& options) {
+  return {.winograd = options.winograd, .onednn = options.onednn};
+}
+
 std::string_view name_of(Phase phase) {
   return phase == Phase::kForward ? "forward" : phase == Phase::kBackward ? "backward" : "update";
 }
@@ -84,7 +88,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     : model_(model),
       options_(options),
       pool_(threads_of(options), prepare_compute_thread),
-      train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain),
+      train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain, policy_of(options)),
       train_feed_(train_program_, model.network, train, options.seed, pool_.threads()),
       scores_(model.compiled->metrics, ""),
       validation_scores_(model.compiled->metrics, "val_") {
@@ -95,15 +99,16 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
   plan_options.batch = train_feed_.batch();
   plan_options.threads = pool_.threads();
   plan_options.group = options.group;
-  Plan train_plan = make_plan(train_program_.graph(), plan_options);
+  Plan train_plan = choose_plan(train_program_.graph(), plan_options);
   std::size_t arena_bytes = train_plan.arena_bytes;
   std::optional<Plan> validation_plan;
   if (options.validation_data) {
-    validation_program_ = std::make_unique<Program>(model.network, &*model.compiled, Program::Purpose::kEvaluate);
+    validation_program_ = std::make_unique<Program>(model.network, &*model.compiled, Program::Purpose::kEvaluate,
+                                                    policy_of(options));
     validation_feed_ = std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
                                               options.seed, pool_.threads(), "validation data");
     plan_options.batch = validation_feed_->batch();
-    validation_plan = make_plan(validation_program_->graph(), plan_options);
+    validation_plan = choose_plan(validation_program_->graph(), plan_options);
     arena_bytes = std::max(arena_bytes, validation_plan->arena_bytes);
   }
   // Training and validation take turns in the same memory.
@@ -234,9 +239,9 @@ void Trainer::validate(Logs& logs) {
 Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions& options) {
   ThreadPool pool(threads_of(options), prepare_compute_thread);
   const Compiled& compiled = model.require_compiled("evaluate");
-  const Program program(model.network, &compiled, Program::Purpose::kEvaluate);
+  const Program program(model.network, &compiled, Program::Purpose::kEvaluate, policy_of(options));
   Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = make_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
+  Plan plan = choose_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(program.graph(), std::move(plan), pool, arena,
                         [&](ValueId id) { return program.persistent(id, model.parameters); });
@@ -256,9 +261,9 @@ Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions
 
 Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOptions& options) {
   ThreadPool pool(threads_of(options), prepare_compute_thread);
-  const Program program(model.network, nullptr, Program::Purpose::kPredict);
+  const Program program(model.network, nullptr, Program::Purpose::kPredict, policy_of(options));
   Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = make_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
+  Plan plan = choose_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(program.graph(), std::move(plan), pool, arena,
                         [&](ValueId id) { return program.persistent(id, model.parameters); });

@@ -5,8 +5,10 @@
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
+#include "interop/json.hpp"
 #include "worker/options.hpp"
 #include "worker/progress.hpp"
+#include "worker/recorder.hpp"
 #include "worker/verbs.hpp"
 
 namespace surefit::worker {
@@ -24,6 +26,7 @@ struct TrainOptions {
   std::vector<std::string> metrics = {"accuracy"};
   std::int64_t epochs = 1, steps = 0, group = 0;
   std::uint64_t seed = 0;
+  bool winograd = false, exact_conv = false, onednn = false;
   bool no_shuffle = false, check_numerics = false, json = false, quiet = false;
 
   void add_to(CLI::App& app) {
@@ -38,6 +41,9 @@ struct TrainOptions {
     app.add_option("--steps", steps, "stop after this many steps over all epochs")->check(CLI::PositiveNumber);
     app.add_option("--group", group, "samples in flight at once; never changes a bit (default: planned)")
         ->check(CLI::PositiveNumber);
+    auto* fast = app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd: faster, slightly larger rounding");
+    app.add_flag("--exact-conv", exact_conv, "convolutions by their definition (the default so far)")->excludes(fast);
+    app.add_flag("--onednn", onednn, "convolutions behind the first by oneDNN");
     app.add_flag("--no-shuffle", no_shuffle, "take the data in order");
     app.add_option("--init", init, "initial weights, safetensors");
     app.add_option("--save", save, "where to write the trained weights, safetensors");
@@ -52,6 +58,15 @@ Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffl
   Dataset data = samples;
   if (shuffle) data = data.shuffle(data.cardinality().value_or(10000));
   return data.batch(static_cast<std::uint64_t>(options.data.batch_size));
+}
+
+// What was asked for, so that a run can be understood and repeated.
+std::string config_json(const TrainOptions& options) {
+  Json json = {{"model", options.model.model}, {"data", options.data.data},       {"validation", options.data.validation},
+               {"epochs", options.epochs},     {"batch_size", options.data.batch_size}, {"optimizer", options.optimizer},
+               {"loss", options.loss},         {"metrics", options.metrics},      {"seed", options.seed},
+               {"shuffle", !options.no_shuffle}, {"winograd", options.winograd},  {"onednn", options.onednn}};
+  return dump_json(json, 1) + "\n";
 }
 
 void print_result(const History& history, const TrainOptions& options, double seconds) {
@@ -112,6 +127,8 @@ int train_verb(const Arguments& arguments) {
   fit.threads = options.data.threads;
   fit.max_steps = options.steps;
   fit.group = options.group;
+  fit.winograd = options.winograd;
+  fit.onednn = options.onednn;
   fit.check_numerics = options.check_numerics;
   if (!options.data.validation.empty()) {
     fit.validation_data = batches(open_data(options.data.validation, DataSplit::kTest), options, false);
@@ -120,6 +137,11 @@ int train_verb(const Arguments& arguments) {
                                       : options.quiet ? ProgressStyle::kQuiet
                                                       : ProgressStyle::kAuto);
   fit.callbacks.push_back(progress.get());
+  std::unique_ptr<Callback> recorder;
+  if (!options.run.empty()) {
+    recorder = make_recorder(options.run, model, config_json(options));
+    fit.callbacks.push_back(recorder.get());
+  }
   const double started = monotonic_seconds();
   const History history = naming_sources(
       options.data, [&] { return model.fit(batches(samples, options, !options.no_shuffle), fit); });

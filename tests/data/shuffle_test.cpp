@@ -11,7 +11,8 @@ namespace {
 std::vector<std::uint64_t> order(const Dataset& dataset, std::uint64_t epoch, std::uint64_t seed) {
   std::vector<std::uint64_t> ids;
   const std::uint64_t count = dataset.cardinality().value();
-  for (std::uint64_t i = 0; i < count; ++i) ids.push_back(dataset.node()->id({i, epoch}, seed));
+  for (std::uint64_t i = 0; i < count; ++i)
+    ids.push_back(dataset.node()->locate({i, epoch}, seed).index);
   return ids;
 }
 
@@ -68,7 +69,7 @@ TEST(Shuffle, SmallBufferKeepsTheBufferSemantics) {
   // 0.99999.
   std::map<std::uint64_t, int> counts;
   for (std::uint64_t seed = 0; seed < 16000; ++seed) {
-    counts[Dataset::range(64).shuffle(kBuffer).node()->id({0, 0}, seed)]++;
+    counts[Dataset::range(64).shuffle(kBuffer).node()->locate({0, 0}, seed).index]++;
   }
   double sum = 0;
   for (const auto& [id, count] : counts) sum += (count - 1000.0) * (count - 1000.0) / 1000.0;
@@ -79,10 +80,10 @@ TEST(Shuffle, SmallBufferKeepsTheBufferSemantics) {
 TEST(Shuffle, BufferedOrderDoesNotDependOnHowItIsRead) {
   const Dataset dataset = Dataset::range(3000).shuffle(100);
   const std::vector<std::uint64_t> forward = order(dataset, 2, 4);
-  EXPECT_EQ(dataset.node()->id({2999, 2}, 4), forward[2999]);
-  EXPECT_EQ(dataset.node()->id({5, 1}, 4), order(dataset, 1, 4)[5]);
-  EXPECT_EQ(dataset.node()->id({0, 2}, 4), forward[0]);
-  EXPECT_EQ(dataset.node()->id({1500, 2}, 4), forward[1500]);
+  EXPECT_EQ(dataset.node()->locate({2999, 2}, 4).index, forward[2999]);
+  EXPECT_EQ(dataset.node()->locate({5, 1}, 4).index, order(dataset, 1, 4)[5]);
+  EXPECT_EQ(dataset.node()->locate({0, 2}, 4).index, forward[0]);
+  EXPECT_EQ(dataset.node()->locate({1500, 2}, 4).index, forward[1500]);
 }
 
 TEST(Shuffle, SeedsAndEpochsMatterAsAsked) {

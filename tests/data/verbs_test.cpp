@@ -117,7 +117,6 @@ TEST(Verbs, ImpossibleArgumentsAreRefused) {
   error_of<ConfigError>([] { Dataset::range(3).shuffle(0); });
   error_of<ConfigError>([] { Dataset::range(3).map(MapFunction{}); });
   error_of<ConfigError>([] { Dataset::range(3).map([](Sample&) {}, 0); });
-  error_of<ConfigError>([] { Dataset::range(3).repeat().shuffle(2); });
   error_of<ConfigError>([] { Dataset::from_tensor_slices(Tensor(Shape{3}), Tensor(Shape{4})); });
   error_of<ConfigError>([] { BatchReader(Dataset::range(3), {}); });
   error_of<ConfigError>([] { (*Dataset::range(3).begin())[0].values<float>(); });

@@ -2,13 +2,12 @@
 // Runs the real front on real programs and reads the obituary it leaves.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdlib>
+#include <fcntl.h>
 #include <fstream>
 #include <string>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -39,7 +38,8 @@ inline std::string read_all(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-inline pid_t start(const Words& words, const std::string& output, const std::string& input = "/dev/null") {
+inline pid_t start(const Words& words, const std::string& output,
+                   const std::string& input = "/dev/null") {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;
   const int out = ::open(output.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_APPEND, 0600);
@@ -62,9 +62,11 @@ inline int wait_for(pid_t pid) {
 }
 
 // `options` stand before the command.
-inline Outcome guarded(const Words& options, const Words& command, const std::string& input = "/dev/null") {
+inline Outcome guarded(const Words& options, const Words& command,
+                       const std::string& input = "/dev/null") {
   static int number = 0;
-  const std::string base = scratch_directory() + "/case" + std::to_string(++number) + "-" + std::to_string(::getpid());
+  const std::string base =
+      scratch_directory() + "/case" + std::to_string(++number) + "-" + std::to_string(::getpid());
   Words words{SUREFIT_BINARY, "run", "--obituary", base + ".json"};
   words.insert(words.end(), options.begin(), options.end());
   words.emplace_back("--");
@@ -93,7 +95,8 @@ inline Words program(const Words& rest) {
 inline bool groups_permitted() {
   static const bool permitted = [] {
     const Outcome outcome = guarded({"--max-memory", "64M"}, program({"oom"}));
-    return outcome.obituary.is_object() && outcome.obituary["machine"]["groups"].is_array() && !outcome.obituary["machine"]["groups"].empty() &&
+    return outcome.obituary.is_object() && outcome.obituary["machine"]["groups"].is_array() &&
+           !outcome.obituary["machine"]["groups"].empty() &&
            outcome.obituary["machine"]["groups"][0].value("own", false);
   }();
   return permitted;

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/blackbox.hpp"
 
-#include <gtest/gtest.h>
+#include <cstdio>
+#include <fstream>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <fstream>
+#include <gtest/gtest.h>
+
+#include "surefit/error.hpp"
 
 #include "run/run_directory.hpp"
-#include "surefit/error.hpp"
 
 namespace surefit {
 namespace {
 
-std::string scratch(const char* name) { return testing::TempDir() + name + std::to_string(::getpid()); }
+std::string scratch(const char* name) {
+  return testing::TempDir() + name + std::to_string(::getpid());
+}
 
 TEST(BlackBox, KeepsTheLastSamplesAndWords) {
   const std::string path = scratch("box");

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/heartbeat.hpp"
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cmath>
+#include <fcntl.h>
 #include <thread>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
 
 #include "surefit/error.hpp"
 
 namespace surefit {
 namespace {
 
-std::string scratch(const char* name) { return testing::TempDir() + name + std::to_string(::getpid()); }
+std::string scratch(const char* name) {
+  return testing::TempDir() + name + std::to_string(::getpid());
+}
 
 TEST(Heartbeat, ReaderSeesWhatTheWriterBeat) {
   const std::string path = scratch("heartbeat");
   HeartbeatWriter writer(path);
-  Heartbeat beat{.pid = 7, .phase = Phase::kTraining, .step = 42, .epoch = 3, .arena_bytes = 99};
+  Heartbeat beat{.pid = 7, .phase = RunPhase::kTraining, .step = 42, .epoch = 3, .arena_bytes = 99};
   beat.loss = std::nan("");
   beat.set_layer("conv2d_1");
   writer.beat(beat);

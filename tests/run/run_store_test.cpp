@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/run_store.hpp"
 
-#include <gtest/gtest.h>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmath>
-#include <filesystem>
-#include <fstream>
+#include <gtest/gtest.h>
 
 #include "surefit/error.hpp"
 
@@ -30,7 +30,8 @@ TEST_F(RunStoreTest, RoundTrip) {
   RunStore store(path_);
   store.set("name", "first");
   store.set("name", "second");
-  const ScalarRow rows[] = {{1, 0, "loss", 2.5, 10}, {2, 0, "loss", std::nan(""), 11}, {2, 0, "accuracy", 0.5, 11}};
+  const ScalarRow rows[] = {
+      {1, 0, "loss", 2.5, 10}, {2, 0, "loss", std::nan(""), 11}, {2, 0, "accuracy", 0.5, 11}};
   store.add(rows);
   const MemoryRow memory[] = {{1.5, "guard", 100, 90, 120, 0}};
   store.add(memory);
@@ -72,7 +73,8 @@ TEST_F(RunStoreTest, TwoWritersAtOnce) {
 
 TEST_F(RunStoreTest, ClearErrors) {
   EXPECT_THROW(RunReader(directory_ + "/none.sqlite"), Error);
-  std::ofstream(directory_ + "/text.sqlite") << "this is not a database, but long enough to be looked at as one...";
+  std::ofstream(directory_ + "/text.sqlite")
+      << "this is not a database, but long enough to be looked at as one...";
   EXPECT_THROW(RunReader(directory_ + "/text.sqlite"), DataError);
   EXPECT_THROW(RunStore(directory_ + "/text.sqlite"), DataError);
   EXPECT_THROW(RunStore("/nonexistent/run.sqlite"), SystemError);

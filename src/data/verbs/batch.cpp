@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/thread_pool.hpp"
+#include "data/parallel.hpp"
 #include "data/quarantine.hpp"
 #include "data/store.hpp"
 
@@ -51,25 +51,6 @@ std::vector<Slot> make_slots(Sample& out, const Sample& row, std::uint64_t rows)
          out[i].replace(row[i].dtype(), dims.prepend(static_cast<std::int64_t>(rows))).bytes});
   }
   return slots;
-}
-
-// Runs `task(index, worker)` over the team, or alone.
-template <typename Task>
-void for_each(std::size_t count, Worker& worker, const Task& task) {
-  Team* team = worker.team();
-  if (team == nullptr) {
-    for (std::size_t i = 0; i < count; ++i) task(i, worker);
-    return;
-  }
-  struct Alone {
-    explicit Alone(Worker& w) : worker(w), team(w.team()) { worker.set_team(nullptr); }
-    ~Alone() { worker.set_team(team); }
-    Worker& worker;
-    Team* team;
-  } alone(worker);
-  team->pool->parallel_for(count, [&](std::size_t i, int thread) {
-    task(i, (*team->workers)[static_cast<std::size_t>(thread)]);
-  });
 }
 
 // Batches of a stream. Elements are drawn one after the other; the maps above the stream then run
@@ -188,6 +169,14 @@ std::uint64_t Batch::fill(Position at, std::span<const Slot> slots, std::span<st
     if (!ids.empty()) ids[row] = sample.index();
   });
   return count;
+}
+
+void Batch::warm_up(Position at, std::span<const Slot> slots, std::vector<Worker>& workers) const {
+  for (Worker& worker : workers) {
+    Worker::Lease lease(worker);
+    const OfferedRow offered(*lease, slots, 0);
+    read_or_substitute(input(), {at.index * batch_size_, at.pass}, *lease, worker);
+  }
 }
 
 void Batch::read(Position at, Sample& out, Worker& worker) const {

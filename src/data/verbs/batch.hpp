@@ -29,6 +29,9 @@ class Batch final : public Node {
   // Prepares the samples of one batch in parallel, each straight into its rows of `slots`.
   std::uint64_t fill(Position at, std::span<const Slot> slots, std::span<std::uint64_t> ids,
                      Team& team) const;
+  // Reads the batch's first sample with every worker, so that all of them have their buffers: which
+  // worker gets a sample is chance, and its first one must not allocate in the middle of training.
+  void warm_up(Position at, std::span<const Slot> slots, std::vector<Worker>& workers) const;
 
  private:
   std::uint64_t batch_size_;

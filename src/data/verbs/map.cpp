@@ -33,6 +33,7 @@ class Map final : public Node {
   std::vector<ComponentSpec> spec() const override {
     Meter meter;
     Worker worker(0, meter, Env::posix());
+    worker.set_probing();
     Worker::Lease sample(worker);
     if (input().random_access() && input().size() == 0) return input().spec();
     const auto cursor = input().open(0, worker);
@@ -42,8 +43,7 @@ class Map final : public Node {
   }
 
   void read(Position at, Sample& out, Worker& worker) const override {
-    input().read(at, out, worker);
-    apply(out, worker);
+    read_elementwise(*this, at, out, worker);
   }
 
   bool elementwise() const override { return true; }
@@ -65,22 +65,7 @@ class Map final : public Node {
   }
 
   std::unique_ptr<Cursor> open(std::uint64_t pass, Worker& worker) const override {
-    class MapCursor final : public Cursor {
-     public:
-      MapCursor(const Map& node, std::unique_ptr<Cursor> input)
-          : node_(node), input_(std::move(input)) {}
-      bool next(Sample& out, Worker& worker) override {
-        if (!input_->next(out, worker)) return false;
-        node_.apply(out, worker);
-        return true;
-      }
-      void skip(std::uint64_t count, Worker& worker) override { input_->skip(count, worker); }
-
-     private:
-      const Map& node_;
-      std::unique_ptr<Cursor> input_;
-    };
-    return std::make_unique<MapCursor>(*this, input().open(pass, worker));
+    return open_elementwise(*this, pass, worker);
   }
 
  private:

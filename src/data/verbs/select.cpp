@@ -132,7 +132,7 @@ class Repeat final : public Select {
 class Prefetch final : public Select {
  public:
   Prefetch(NodePtr input, std::int64_t buffer_size)
-      : Select({std::move(input)}), buffer_size_(buffer_size) {
+      : Select({std::move(input)}, Kind::kTransparent), buffer_size_(buffer_size) {
     if (buffer_size < AUTOTUNE) {
       throw ConfigError(fmt::format(
           "[prefetch] buffer_size {} is negative; expected AUTOTUNE, 0 or more", buffer_size));
@@ -143,11 +143,11 @@ class Prefetch final : public Select {
                                     : fmt::format("prefetch({})", buffer_size_);
   }
   std::optional<std::uint64_t> size() const override { return input().size(); }
-  bool transparent() const override { return true; }
   const Node* forward(Position&, std::uint64_t) const override { return &input(); }
   std::unique_ptr<Cursor> open(std::uint64_t pass, Worker& worker) const override {
     return input().open(pass, worker);
   }
+  std::int64_t prefetch_depth() const override { return buffer_size_; }
 
  private:
   std::int64_t buffer_size_;

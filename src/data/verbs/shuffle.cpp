@@ -33,6 +33,7 @@ class Shuffle : public Node {
   }
   std::vector<ComponentSpec> spec() const override { return input().spec(); }
   std::optional<std::uint64_t> size() const override { return input().size(); }
+  bool varies() const override { return options_.reshuffle_each_iteration || input().varies(); }
 
  protected:
   struct Key {
@@ -163,9 +164,10 @@ class WindowShuffle final : public Shuffle {
 
 NodePtr make_shuffle(NodePtr input, std::uint64_t buffer_size, ShuffleOptions options) {
   const std::optional<std::uint64_t> size = input->size();
-  if (!input->random_access()) throw ConfigError("[shuffle] streams: not yet");
+  if (!input->random_access()) return make_stream_shuffle(std::move(input), buffer_size, options);
+  // Of something endless only a real buffer of elements can be shuffled.
   if (!size || *size == kInfiniteCardinality) {
-    throw ConfigError("[shuffle] the input never ends; put shuffle before repeat");
+    return make_stream_shuffle(std::move(input), buffer_size, options);
   }
   if (buffer_size >= *size) {
     return std::make_shared<PerfectShuffle>(std::move(input), buffer_size, options);

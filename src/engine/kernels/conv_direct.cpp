@@ -22,23 +22,32 @@ struct Sweep : SweepShape {
   bool rectify;
 };
 
+// A range of the band's input blocks. Sums go on in dst from one range to the next, so ranges leave
+// no trace in the bits; they keep the weights of a tile in cache.
+struct Range {
+  int begin, end;
+  bool first, last;
+};
+
 // R pixels of B output blocks.
 template <int R, int B>
 SUREFIT_INLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_block,
-                         const TapList& list, int in_blocks, const float* w,
+                         const TapList& list, const Range& range, const float* w,
                          std::ptrdiff_t w_in_block, std::ptrdiff_t w_out_block, const float* bias,
                          float* dst, std::ptrdiff_t dst_pixel, std::ptrdiff_t dst_block,
                          bool rectify) {
   V8 acc[R][B];
   unroll<B>([&](auto b) SUREFIT_LAMBDA {
     const V8 start = bias != nullptr ? load(bias + b * 8) : V8{};
-    unroll<R>([&](auto r) SUREFIT_LAMBDA { acc[r][b] = start; });
+    unroll<R>([&](auto r) SUREFIT_LAMBDA {
+      acc[r][b] = range.first ? start : load(dst + b * dst_block + r * dst_pixel);
+    });
   });
-  for (int block = 0; block < in_blocks; ++block, x += x_block, w += w_in_block) {
+  for (int block = range.begin; block < range.end; ++block, x += x_block, w += w_in_block) {
     for (int t = 0; t < list.count; ++t) {
       const float* xp = x + list.taps[t].src;
       const float* wp = w + std::ptrdiff_t(list.taps[t].index) * 64;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int i = 0; i < 8; ++i) {
         V8 wv[B];
         unroll<B>([&](auto b)
@@ -59,10 +68,10 @@ SUREFIT_INLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_
 
 // Copies what a tile at the picture's edge reads, zeros where it reads outside:
 // [block][tap][pixel][8].
-TapList stage(const Sweep& v, const TapList& list, const float* x, int first, int pixels,
-              SweepTap* staged_taps, float* staged) {
+TapList stage(const Sweep& v, const TapList& list, const Range& range, const float* x, int first,
+              int pixels, SweepTap* staged_taps, float* staged) {
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
-  for (int block = 0; block < v.width; ++block) {
+  for (int block = 0; block < range.end - range.begin; ++block) {
     for (int t = 0; t < list.count; ++t) {
       const SweepTap& tap = list.taps[t];
       for (int r = 0; r < pixels; ++r, staged += 8) {
@@ -81,15 +90,16 @@ TapList stage(const Sweep& v, const TapList& list, const float* x, int first, in
 
 // Pixels [begin, end) of one row and column class for B output blocks.
 template <int B>
-void row_tiles(const Sweep& v, const TapList& list, int ob, int sample, int row, int column_class,
-               int begin, int end, SweepTap* staged_taps, float* staged) {
-  constexpr int kPixels = B == 1 ? kDirectPixels : 6;
+void row_tiles(const Sweep& v, const TapList& list, const Range& range, int ob, int sample, int row,
+               int column_class, int begin, int end, SweepTap* staged_taps, float* staged) {
+  constexpr int kPixels = B == 1 ? kDirectPixels : B == 2 ? 6 : 4;
   const int first_in = direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
   const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64, w_out = w_in * v.width;
   const std::ptrdiff_t dst_block = std::ptrdiff_t(v.out_h) * v.out_w * 8;
   const std::ptrdiff_t dst_pixel = std::ptrdiff_t(v.classes) * 8;
-  const float* x = v.src + sample * v.src_stride + first_in * plane;
+  const float* x = v.src + sample * v.src_stride + (first_in + range.begin) * plane;
+  const float* w = v.weights + ob * w_out + range.begin * w_in;
   float* dst = v.dst + sample * v.dst_stride + ob * dst_block +
                (std::ptrdiff_t(row) * v.out_w + column_class) * 8;
   const int tiles = ceil_div(end - begin, kPixels);
@@ -100,15 +110,15 @@ void row_tiles(const Sweep& v, const TapList& list, int ob, int sample, int row,
     const float* from = x + std::ptrdiff_t(at) * v.step * 8;
     std::ptrdiff_t pixel = std::ptrdiff_t(v.step) * 8, block = plane;
     if (!inside(v, list, at, count)) {
-      use = stage(v, list, x, at, count, staged_taps, staged);
+      use = stage(v, list, range, x, at, count, staged_taps, staged);
       from = staged;
       pixel = 8;
       block = std::ptrdiff_t(list.count) * count * 8;
     }
     with_count<kPixels>(count, [&](auto r) SUREFIT_LAMBDA {
-      tile<r.value, B>(from, pixel, block, use, v.width, v.weights + ob * w_out, w_in, w_out,
+      tile<r.value, B>(from, pixel, block, use, range, w, w_in, w_out,
                        v.bias == nullptr ? nullptr : v.bias + ob * 8, dst + at * dst_pixel,
-                       dst_pixel, dst_block, v.rectify);
+                       dst_pixel, dst_block, v.rectify && range.last);
     });
   }
 }
@@ -122,9 +132,9 @@ void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, f
   int ob_begin = 0, ob_end = obs, row_begin = 0, row_end = v.out_h;
   int column_part = 0, column_parts = 1;
   if (split.by_channels) {
-    const int pairs = ceil_div(obs, 2);
-    ob_begin = 2 * part_begin(pairs, split.parts, block);
-    ob_end = at_most(2 * part_begin(pairs, split.parts, block + 1), obs);
+    const int units = ceil_div(obs, split.unit);
+    ob_begin = split.unit * part_begin(units, split.parts, block);
+    ob_end = at_most(split.unit * part_begin(units, split.parts, block + 1), obs);
   } else if (v.out_h == 1) {
     column_part = block;
     column_parts = split.parts;
@@ -135,24 +145,31 @@ void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, f
   const auto band = [&](int ob) {
     return direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
   };
-  for (int ob = ob_begin; ob < ob_end;) {
-    const bool two = ob + 1 < ob_end && band(ob) == band(ob + 1);
-    for (int n = samples.begin; n < samples.end; ++n) {
-      for (int row = row_begin; row < row_end; ++row) {
-        for (int c = 0; c < at_most(v.classes, v.out_w); ++c) {
-          const TapList list = taps_of(v, row, c, own);
-          const int pixels = ceil_div(v.out_w - c, v.classes);
-          const int begin = part_begin(pixels, column_parts, column_part);
-          const int end = part_begin(pixels, column_parts, column_part + 1);
-          if (two) {
-            row_tiles<2>(v, list, ob, n, row, c, begin, end, staged_taps, staged);
-          } else {
-            row_tiles<1>(v, list, ob, n, row, c, begin, end, staged_taps, staged);
+  // About 64 KB of weights for a pair of output blocks.
+  const int ranges = ceil_div(v.width, at_least(128 / taps, 1));
+  for (int n = samples.begin; n < samples.end; ++n) {
+    for (int i = 0; i < ranges; ++i) {
+      const Range range{part_begin(v.width, ranges, i), part_begin(v.width, ranges, i + 1), i == 0,
+                        i + 1 == ranges};
+      for (int ob = ob_begin; ob < ob_end;) {
+        int blocks = 1;
+        while (blocks < split.unit && ob + blocks < ob_end && band(ob + blocks) == band(ob)) {
+          ++blocks;
+        }
+        for (int row = row_begin; row < row_end; ++row) {
+          for (int c = 0; c < at_most(v.classes, v.out_w); ++c) {
+            const TapList list = taps_of(v, row, c, own);
+            const int pixels = ceil_div(v.out_w - c, v.classes);
+            const int begin = part_begin(pixels, column_parts, column_part);
+            const int end = part_begin(pixels, column_parts, column_part + 1);
+            with_count<3>(blocks, [&](auto b) SUREFIT_LAMBDA {
+              row_tiles<b.value>(v, list, range, ob, n, row, c, begin, end, staged_taps, staged);
+            });
           }
         }
+        ob += blocks;
       }
     }
-    ob += two ? 2 : 1;
   }
 }
 

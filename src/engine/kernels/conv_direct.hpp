@@ -5,7 +5,7 @@
 // Forward sums bias + (input block, kh, kw, channel); backward-data likewise over output channels.
 //
 // Weights with groups: output block ob sees only the input blocks of its groups, a band of
-// direct_band().width blocks from direct_band_first() on: [OC8/8][width][KH][KW][8 in][8 out], zero
+// direct_band_width() blocks from direct_band_first() on: [OC8/8][width][KH][KW][8 in][8 out], zero
 // where input and output channel belong to different groups. With groups = 1 this is the plain
 // layout. Backward-data reads the weights turned round by `reverse_weights`:
 // [IC8/8][width'][KH][KW][8 out][8 in].
@@ -67,24 +67,27 @@ SUREFIT_SHAPE_FN ConvShape direct_flattened(ConvShape s) {
 }
 
 // How a pass is cut: by output channels where the weights are large (each task keeps its share in
-// cache over all samples of the call), by rows or, in a flat picture, by columns elsewhere.
+// cache over all samples of the call), by rows or, in a flat picture, by columns elsewhere. A tile
+// covers `unit` output blocks: three where rows are too short to fill the registers with pixels.
 struct DirectSplit {
   int parts;
   bool by_channels;
+  int unit;
 };
 
 SUREFIT_SHAPE_FN DirectSplit direct_split(const ConvShape& shape, bool backward_data) {
   const ConvShape s = direct_flattened(shape);
   const std::size_t floats = backward_data ? direct_reversed_floats(s) : direct_weights_floats(s);
   const int out_blocks = channel_blocks(backward_data ? s.ic : s.oc);
-  if (floats > 131072) {
-    const int wanted = int(floats / 65536);
-    return {at_most(wanted, ceil_div(out_blocks, 2)), true};
-  }
   const int rows = backward_data ? s.h : s.oh, columns = backward_data ? s.w : s.ow;
+  const int row_pixels = backward_data ? ceil_div(columns, s.stride_w) : columns;
+  const int unit = row_pixels <= 4 || row_pixels == 7 || row_pixels == 8 ? 3 : 2;
+  if (floats > 131072) {
+    return {at_most(int(floats / 65536), ceil_div(out_blocks, unit)), true, unit};
+  }
   const double flops = 2.0 * double(floats) * s.oh * s.ow;
   const int units = rows == 1 ? ceil_div(columns, 24) : rows;
-  return {row_blocks(units, flops / units), false};
+  return {row_blocks(units, flops / units), false, unit};
 }
 SUREFIT_SHAPE_FN int direct_forward_blocks(const ConvShape& s) {
   return direct_split(s, false).parts;

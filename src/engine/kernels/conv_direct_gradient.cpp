@@ -42,16 +42,19 @@ struct Rows {
 
 // I input channels by B output blocks.
 template <int I, int B>
-SUREFIT_INLINE void outer_tile(const Rows& in, float* dw, std::ptrdiff_t dw_block) {
+SUREFIT_NOINLINE void outer_tile(const Rows& in, float* dw, std::ptrdiff_t dw_block) {
   V8 acc[I][B];
   unroll<I>([&](auto i)
                 SUREFIT_LAMBDA { unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] = V8{}; }); });
+  const std::ptrdiff_t x_pixel = in.x_pixel, dy_block = in.dy_block;
+  const int columns = in.columns;
   for (int row = 0; row < in.rows; ++row) {
     const float* x = in.x + row * in.x_row;
     const float* g = in.dy + row * in.dy_row;
-    for (int p = 0; p < in.columns; ++p, x += in.x_pixel, g += 8) {
+#pragma GCC unroll 2
+    for (int p = 0; p < columns; ++p, x += x_pixel, g += 8) {
       V8 gv[B];
-      unroll<B>([&](auto b) SUREFIT_LAMBDA { gv[b] = in_register(load(g + b * in.dy_block)); });
+      unroll<B>([&](auto b) SUREFIT_LAMBDA { gv[b] = in_register(load(g + b * dy_block)); });
       unroll<I>([&](auto i) SUREFIT_LAMBDA {
         const V8 xv = splat(x[i]);
         unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] += xv * gv[b]; });

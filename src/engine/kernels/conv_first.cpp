@@ -27,9 +27,9 @@ Taps taps_of(const ConvShape& s, int staged_row) {
 
 // R neighbouring pixels of B channel blocks.
 template <int R, int B>
-SUREFIT_INLINE void forward_tile(const float* x, std::ptrdiff_t pixel_stride, const Taps& taps,
-                                 const float* w, std::ptrdiff_t w_block, const float* bias,
-                                 float* dst, std::ptrdiff_t dst_block, bool rectify) {
+SUREFIT_NOINLINE void forward_tile(const float* x, std::ptrdiff_t pixel_stride, const Taps& taps,
+                                   const float* w, std::ptrdiff_t w_block, const float* bias,
+                                   float* dst, std::ptrdiff_t dst_block, bool rectify) {
   V8 acc[R][B];
   unroll<B>([&](auto b) SUREFIT_LAMBDA {
     const V8 start = load(bias + b * 8);
@@ -102,16 +102,17 @@ void forward(const ConvForward& a, Samples samples, int block, float* scratch) {
 // T neighbouring taps of B channel blocks, summed over the pixels of a chunk of rows, then added to
 // diff_weights.
 template <int B, int T>
-SUREFIT_INLINE void weights_tile(const float* x, std::ptrdiff_t pixel_stride, std::ptrdiff_t x_row,
-                                 const float* dy, std::ptrdiff_t dy_block, int rows, int ow,
-                                 float* dw, std::ptrdiff_t dw_block) {
+SUREFIT_NOINLINE void weights_tile(const float* x, std::ptrdiff_t pixel_stride,
+                                   std::ptrdiff_t x_row, const float* dy, std::ptrdiff_t dy_block,
+                                   int rows, int ow, int columns, float* dw,
+                                   std::ptrdiff_t dw_block) {
   V8 acc[B][T];
   unroll<B>([&](auto b)
                 SUREFIT_LAMBDA { unroll<T>([&](auto t) SUREFIT_LAMBDA { acc[b][t] = V8{}; }); });
   for (int row = 0; row < rows; ++row) {
     const float* xr = x + row * x_row;
     const float* g = dy + std::ptrdiff_t(row) * ow * 8;
-    for (int p = 0; p < ow; ++p, xr += pixel_stride, g += 8) {
+    for (int p = 0; p < columns; ++p, xr += pixel_stride, g += 8) {
       V8 xv[T];
       unroll<T>([&](auto t) SUREFIT_LAMBDA { xv[t] = splat(xr[t]); });
       unroll<B>([&](auto b) SUREFIT_LAMBDA {
@@ -128,7 +129,8 @@ SUREFIT_INLINE void weights_tile(const float* x, std::ptrdiff_t pixel_stride, st
   });
 }
 
-// All taps of one kernel row for B channel blocks over one chunk of rows.
+// All taps of kernel row kh for B channel blocks over one chunk of rows; staged begins with that
+// row.
 template <int B>
 void weights_chunk(const ConvShape& s, const float* staged, const float* dy, int rows, int kh,
                    float* dw) {
@@ -136,19 +138,22 @@ void weights_chunk(const ConvShape& s, const float* staged, const float* dy, int
   const int staged_row = first_staged_row(s);
   const Taps taps = taps_of(s, staged_row);
   const std::ptrdiff_t dw_block = std::ptrdiff_t(s.kh) * s.kw * s.ic * 8;
-  for (int segment = 0; segment < taps.segments; ++segment) {
-    const float* x = staged + kh * taps.row_stride + segment * taps.segment_stride;
-    float* out = dw + std::ptrdiff_t(kh * s.kw * s.ic + segment * taps.run) * 8;
-    const int pieces = ceil_div(taps.run, kTaps);
-    for (int i = 0; i < pieces; ++i) {
-      const int begin = part_begin(taps.run, pieces, i);
-      const int count = part_begin(taps.run, pieces, i + 1) - begin;
-      with_count<kTaps>(count, [&](auto t) SUREFIT_LAMBDA {
-        weights_tile<B, t.value>(x + begin, std::ptrdiff_t(s.stride_w) * s.ic,
-                                 std::ptrdiff_t(s.stride_h) * staged_row, dy,
-                                 std::ptrdiff_t(s.oh) * s.ow * 8, rows, s.ow,
-                                 out + std::ptrdiff_t(begin) * 8, dw_block);
-      });
+  const std::ptrdiff_t pixel = std::ptrdiff_t(s.stride_w) * s.ic;
+  const int columns = at_most(s.ow, kFirstChunkPixels), taps_pieces = ceil_div(taps.run, kTaps);
+  for (int column = 0; column < s.ow; column += columns) {
+    for (int segment = 0; segment < taps.segments; ++segment) {
+      const float* x = staged + column * pixel + segment * taps.segment_stride;
+      float* out = dw + std::ptrdiff_t(kh * s.kw * s.ic + segment * taps.run) * 8;
+      for (int i = 0; i < taps_pieces; ++i) {
+        const int begin = part_begin(taps.run, taps_pieces, i);
+        const int count = part_begin(taps.run, taps_pieces, i + 1) - begin;
+        with_count<kTaps>(count, [&](auto t) SUREFIT_LAMBDA {
+          weights_tile<B, t.value>(x + begin, pixel, std::ptrdiff_t(s.stride_h) * staged_row,
+                                   dy + std::ptrdiff_t(column) * 8, std::ptrdiff_t(s.oh) * s.ow * 8,
+                                   rows, s.ow, at_most(s.ow - column, columns),
+                                   out + std::ptrdiff_t(begin) * 8, dw_block);
+        });
+      }
     }
   }
 }
@@ -182,8 +187,8 @@ void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, 
     const float* dy = a.diff_dst + n * a.diff_dst_stride + ob * dy_block;
     for (int row = 0; row < s.oh; row += chunk) {
       const int rows = at_most(s.oh - row, chunk);
-      stage_rows(s, a.src + n * a.src_stride, row * s.stride_h - s.pad_top,
-                 first_staged_rows(s, rows), first_staged_row(s), scratch);
+      stage_rows(s, a.src + n * a.src_stride, row * s.stride_h - s.pad_top + kh * s.dilation_h,
+                 (rows - 1) * s.stride_h + 1, first_staged_row(s), scratch);
       const float* g = dy + std::ptrdiff_t(row) * s.ow * 8;
       with_count<4>(count, [&](auto b) SUREFIT_LAMBDA {
         weights_chunk<b.value>(s, scratch, g, rows, kh, dw);

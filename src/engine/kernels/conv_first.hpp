@@ -33,9 +33,11 @@ SUREFIT_SHAPE_FN int first_forward_blocks(const ConvShape& s) {
   return row_blocks(s.oh, 16.0 * channel_blocks(s.oc) * s.ow * s.kh * s.kw * s.ic);
 }
 
-// Output rows whose gradient and input stay in cache while all taps of a block pass over them.
+// Output pixels whose gradient stays in the first-level cache while the taps of a block pass over
+// them.
+inline constexpr int kFirstChunkPixels = 128;
 SUREFIT_SHAPE_FN int first_backward_rows(const ConvShape& s) {
-  return at_most(at_least(256 / s.ow, 1), s.oh);
+  return at_most(at_least(kFirstChunkPixels / s.ow, 1), s.oh);
 }
 
 // A block is one kernel row of four output channel blocks.

@@ -62,49 +62,56 @@ SUREFIT_INLINE V8 pick(const float* quad, I8 index) {
 #endif
 }
 
-// One pooled pixel of B channel blocks: its four convolution pixels side by side in registers. Kh
-// and Run are the kernel's rows and the floats per row where they are common enough to unroll, else
-// 0.
-template <int B, int Kh, int Run>
-SUREFIT_INLINE void forward_pixel(const float* x, int pixel, std::ptrdiff_t row, int kh, int run,
-                                  const float* w, std::ptrdiff_t w_block, const V8 (&start)[B],
-                                  float* dst, std::uint8_t* argmax, std::ptrdiff_t dst_block) {
-  V8 acc[4][B];
-  unroll<4>([&](auto r) SUREFIT_LAMBDA {
-    unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[r][b] = start[b]; });
+// P neighbouring pooled pixels of B channel blocks: their convolution pixels side by side in
+// registers. Run is the floats per kernel row where that is common enough to unroll, else 0;
+// unrolling all rows as well makes GCC spill.
+template <int P, int B, int Run>
+SUREFIT_INLINE void forward_pixels(const float* x, int pixel, std::ptrdiff_t row, int kh, int run,
+                                   const float* w, std::ptrdiff_t w_block, const V8 (&start)[B],
+                                   float* dst, std::uint8_t* argmax, std::ptrdiff_t dst_block) {
+  V8 acc[P][4][B];
+  unroll<P>([&](auto p) SUREFIT_LAMBDA {
+    unroll<4>([&](auto r) SUREFIT_LAMBDA {
+      unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[p][r][b] = start[b]; });
+    });
   });
   const auto tap = [&](const float* xp, const float* wp) SUREFIT_LAMBDA {
-    const V8 xv[4] = {splat(xp[0]), splat(xp[pixel]), splat(xp[row]), splat(xp[row + pixel])};
-    unroll<B>([&](auto b) SUREFIT_LAMBDA {
-      const V8 wv = in_register(load(wp + b * w_block));
-      unroll<4>([&](auto r) SUREFIT_LAMBDA { acc[r][b] += xv[r] * wv; });
+    V8 wv[B];
+    unroll<B>([&](auto b) SUREFIT_LAMBDA { wv[b] = in_register(load(wp + b * w_block)); });
+    unroll<P>([&](auto p) SUREFIT_LAMBDA {
+      const float* at = xp + 2 * p * pixel;
+      const V8 xv[4] = {splat(at[0]), splat(at[pixel]), splat(at[row]), splat(at[row + pixel])};
+      unroll<4>([&](auto r) SUREFIT_LAMBDA {
+        unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[p][r][b] += xv[r] * wv[b]; });
+      });
     });
   };
-  if constexpr (Run > 0) {
-    unroll<Kh>([&](auto i) SUREFIT_LAMBDA {
-      unroll<Run>([&](auto k) SUREFIT_LAMBDA { tap(x + i * row + k, w + (i * Run + k) * 8); });
-    });
-  } else {
-    for (int i = 0; i < kh; ++i) {
-      for (int k = 0; k < run; ++k, w += 8) tap(x + i * row + k, w);
+  for (int i = 0; i < kh; ++i, x += row) {
+    if constexpr (Run > 0) {
+      unroll<Run>([&](auto k) SUREFIT_LAMBDA { tap(x + k, w + k * 8); });
+      w += Run * 8;
+    } else {
+      for (int k = 0; k < run; ++k, w += 8) tap(x + k, w);
     }
   }
-  unroll<B>([&](auto b) SUREFIT_LAMBDA {
-    V8 best = acc[0][b];
-    I8 index{};
-    unroll<3>([&](auto i) SUREFIT_LAMBDA {
-      constexpr int kCandidate = i.value + 1;
-      const I8 higher = acc[kCandidate][b] > best;
-      best = higher ? acc[kCandidate][b] : best;
-      index = higher ? I8{} + kCandidate : index;
+  unroll<P>([&](auto p) SUREFIT_LAMBDA {
+    unroll<B>([&](auto b) SUREFIT_LAMBDA {
+      V8 best = acc[p][0][b];
+      I8 index{};
+      unroll<3>([&](auto i) SUREFIT_LAMBDA {
+        constexpr int kCandidate = i.value + 1;
+        const I8 higher = acc[p][kCandidate][b] > best;
+        best = higher ? acc[p][kCandidate][b] : best;
+        index = higher ? I8{} + kCandidate : index;
+      });
+      const I8 dead = best <= V8{};
+      store(dst + b * dst_block + p * 8, dead ? V8{} : best);
+      store_argmax(argmax + b * dst_block + p * 8, dead ? I8{} + kReluDead : index);
     });
-    const I8 dead = best <= V8{};
-    store(dst + b * dst_block, dead ? V8{} : best);
-    store_argmax(argmax + b * dst_block, dead ? I8{} + kReluDead : index);
   });
 }
 
-template <int B, int Kh, int Run>
+template <int B, int Run>
 void forward_rows(const FirstPoolForward& a, const float* staged, int row_begin, int row_end,
                   int ob, float* dst, std::uint8_t* argmax) {
   const ConvShape& s = a.shape;
@@ -113,19 +120,27 @@ void forward_rows(const FirstPoolForward& a, const float* staged, int row_begin,
   const std::ptrdiff_t w_block = std::ptrdiff_t(s.kh) * run * 8;
   const int ph = s.oh / 2, pw = s.ow / 2;
   const std::ptrdiff_t dst_block = std::ptrdiff_t(ph) * pw * 8;
+  constexpr int kAtOnce = 2 / B;  // eight chains of sums hide the latency of an FMA
   V8 start[B];
   unroll<B>([&](auto b) SUREFIT_LAMBDA { start[b] = load(a.bias + (ob + b) * 8); });
   for (int row = row_begin; row < row_end; ++row) {
     const float* x = staged + 2 * (row - row_begin) * staged_row;
-    std::ptrdiff_t at = ob * dst_block + std::ptrdiff_t(row) * pw * 8;
-    for (int j = 0; j < pw; ++j, x += 2 * s.ic, at += 8) {
-      forward_pixel<B, Kh, Run>(x, s.ic, staged_row, s.kh, run, a.weights + ob * w_block, w_block,
-                                start, dst + at, argmax + at, dst_block);
+    const std::ptrdiff_t at = ob * dst_block + std::ptrdiff_t(row) * pw * 8;
+    int j = 0;
+    for (; j + kAtOnce <= pw; j += kAtOnce) {
+      forward_pixels<kAtOnce, B, Run>(x + 2 * j * s.ic, s.ic, staged_row, s.kh, run,
+                                      a.weights + ob * w_block, w_block, start, dst + at + j * 8,
+                                      argmax + at + j * 8, dst_block);
+    }
+    for (; j < pw; ++j) {
+      forward_pixels<1, B, Run>(x + 2 * j * s.ic, s.ic, staged_row, s.kh, run,
+                                a.weights + ob * w_block, w_block, start, dst + at + j * 8,
+                                argmax + at + j * 8, dst_block);
     }
   }
 }
 
-template <int Kh, int Run>
+template <int Run>
 void forward_with(const FirstPoolForward& a, Samples samples, int block, float* scratch) {
   const ConvShape& s = a.shape;
   const int blocks = first_pool_forward_blocks(s);
@@ -140,22 +155,22 @@ void forward_with(const FirstPoolForward& a, Samples samples, int block, float* 
     std::uint8_t* argmax = a.argmax + n * a.dst_stride;
     int ob = 0;
     for (; ob + 2 <= obs; ob += 2) {
-      forward_rows<2, Kh, Run>(a, scratch, row_begin, row_end, ob, dst, argmax);
+      forward_rows<2, Run>(a, scratch, row_begin, row_end, ob, dst, argmax);
     }
-    if (ob < obs) forward_rows<1, Kh, Run>(a, scratch, row_begin, row_end, ob, dst, argmax);
+    if (ob < obs) forward_rows<1, Run>(a, scratch, row_begin, row_end, ob, dst, argmax);
   }
 }
 
 void forward(const FirstPoolForward& a, Samples samples, int block, float* scratch) {
-  const int kh = a.shape.kh, run = a.shape.kw * a.shape.ic;
-  if (kh == 3 && run == 3) {
-    forward_with<3, 3>(a, samples, block, scratch);
-  } else if (kh == 3 && run == 9) {
-    forward_with<3, 9>(a, samples, block, scratch);
-  } else if (kh == 5 && run == 5) {
-    forward_with<5, 5>(a, samples, block, scratch);
+  const int run = a.shape.kw * a.shape.ic;
+  if (run == 3) {
+    forward_with<3>(a, samples, block, scratch);
+  } else if (run == 5) {
+    forward_with<5>(a, samples, block, scratch);
+  } else if (run == 9) {
+    forward_with<9>(a, samples, block, scratch);
   } else {
-    forward_with<0, 0>(a, samples, block, scratch);
+    forward_with<0>(a, samples, block, scratch);
   }
 }
 

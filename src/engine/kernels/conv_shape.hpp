@@ -10,6 +10,8 @@
 // Work. A call covers samples [begin, end) and one block of the output. Forward and backward-data:
 // every (sample, block) is independent. Backward-weights: a block is a part of diff_weights; the
 // call walks its samples in order and adds, so [0, 4) then [4, 8) leaves the same bits as [0, 8).
+// Scratch is aligned to 64 bytes, holds the bytes the family's ..._scratch_bytes() says, and
+// carries nothing from one call to the next.
 #pragma once
 
 #include <cstddef>

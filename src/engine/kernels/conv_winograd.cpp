@@ -71,29 +71,34 @@ struct Tiles {
   }
 };
 
+SUREFIT_INLINE void transform_window(const Window<6>& window, float* out, std::ptrdiff_t element) {
+  V8 columns[6][6];
+  for (int j = 0; j < 6; ++j) {
+    const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
+                     window.at(3, j), window.at(4, j), window.at(5, j)};
+    V8 column[6];
+    input_all(d, column);
+    unroll<6>([&](auto i) SUREFIT_LAMBDA { columns[i][j] = column[i]; });
+  }
+  for (int i = 0; i < 6; ++i) {
+    V8 row[6];
+    input_all(columns[i], row);
+    unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * element, row[j]); });
+  }
+}
+
+// Channels outside, tiles inside: neighbouring tiles of one plane share their cache lines. Two
+// planes at a time, because their results share one.
 void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t src_stride,
-                     const Tiles& tiles, int first, int count, float* v, std::ptrdiff_t element) {
+                     const Tile* tiles, int count, float* v, std::ptrdiff_t element) {
   const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
   const int pitch = winograd_pitch(p.ci8);
-  for (int t = 0; t < count; ++t) {
-    const Tile tile = tiles.at(first + t);
-    const float* x = src + tile.sample * src_stride;
-    for (int c = 0; c < p.ci8 / 8; ++c) {
-      const Window<6> window(x + c * plane, p.in_h, p.in_w, tile.row - p.pad_top,
-                             tile.column - p.pad_left);
-      V8 columns[6][6];
-      for (int j = 0; j < 6; ++j) {
-        const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
-                         window.at(3, j), window.at(4, j), window.at(5, j)};
-        V8 out[6];
-        input_all(d, out);
-        unroll<6>([&](auto i) SUREFIT_LAMBDA { columns[i][j] = out[i]; });
-      }
-      float* out = v + std::ptrdiff_t(t) * pitch + c * 8;
-      for (int i = 0; i < 6; ++i) {
-        V8 row[6];
-        input_all(columns[i], row);
-        unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * element, row[j]); });
+  for (int pair = 0; pair < p.ci8 / 8; pair += 2) {
+    for (int t = 0; t < count; ++t) {
+      for (int c = pair; c < at_most(pair + 2, p.ci8 / 8); ++c) {
+        const Window<6> window(src + tiles[t].sample * src_stride + c * plane, p.in_h, p.in_w,
+                               tiles[t].row - p.pad_top, tiles[t].column - p.pad_left);
+        transform_window(window, v + std::ptrdiff_t(t) * pitch + c * 8, element);
       }
     }
   }
@@ -135,11 +140,10 @@ void product(const float* v, int pitch, int rows, const float* u, int k, float* 
 }
 
 void transform_output(const WinogradPlane& p, const WinogradPass& a, int out_block,
-                      const Tiles& tiles, int first, int count, const float* m,
-                      std::ptrdiff_t element) {
+                      const Tile* tiles, int count, const float* m, std::ptrdiff_t element) {
   const V8 bias = a.bias != nullptr ? load(a.bias + out_block * 8) : V8{};
   for (int t = 0; t < count; ++t) {
-    const Tile tile = tiles.at(first + t);
+    const Tile& tile = tiles[t];
     V8 columns[4][6];
     for (int j = 0; j < 6; ++j) {
       const float* at = m + j * element + std::ptrdiff_t(t) * 16;
@@ -180,7 +184,9 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
   for (int piece = 0; piece < pieces; ++piece) {
     const int first = part_begin(total, pieces, piece);
     const int count = part_begin(total, pieces, piece + 1) - first;
-    transform_input(p, a.src, a.src_stride, tiles, first, count, v, v_element);
+    Tile positions[kWinogradMostTiles];
+    for (int t = 0; t < count; ++t) positions[t] = tiles.at(first + t);
+    transform_input(p, a.src, a.src_stride, positions, count, v, v_element);
     const int most = winograd_batch(p.ci8);
     for (int from = a.group_begin; from < a.group_end; from += most) {
       const int batch = at_most(a.group_end - from, most);
@@ -193,8 +199,8 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
       for (int i = 0; i < batch * 2; ++i) {
         const int out_block = from * 2 + i;
         if (out_block * 8 >= p.co8) break;
-        transform_output(p, a, out_block, tiles, first, count,
-                         m + i / 2 * 36 * m_element + i % 2 * 8, m_element);
+        transform_output(p, a, out_block, positions, count, m + i / 2 * 36 * m_element + i % 2 * 8,
+                         m_element);
       }
     }
   }

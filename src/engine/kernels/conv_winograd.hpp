@@ -107,6 +107,7 @@ SUREFIT_SHAPE_FN std::size_t winograd_u_bytes(const ConvShape& s, WinogradDirect
 // keep the transformed input in cache. Wide layers, whose U comes from memory, gain from more (512
 // channels at 14x14: 200 GFLOP/s with 48 tiles, 129 with 24), narrow ones lose (64 channels: 216
 // against 270).
+inline constexpr int kWinogradMostTiles = 64;
 SUREFIT_SHAPE_FN int winograd_chunk(const ConvShape& s, WinogradDirection d) {
   const int ci8 = winograd_plane(s, d).ci8;
   return ci8 <= 256 ? 24 : ci8 <= 512 ? 48 : at_least(24576 / ci8 / 6 * 6, 6);
@@ -136,7 +137,7 @@ SUREFIT_SHAPE_FN std::size_t winograd_pass_scratch_bytes(const ConvShape& s, Win
 // Backward-weights. A block is two rows of the 6x6 transformed window (they share half their work)
 // of a range of output groups.
 SUREFIT_SHAPE_FN int winograd_gradient_chunk(const ConvShape& s) {
-  return round_up(s.ic, 8) <= 512 ? 64 : 32;
+  return round_up(s.ic, 8) <= 512 ? kWinogradMostTiles : 32;
 }
 SUREFIT_SHAPE_FN bool winograd_long_picture(const ConvShape& s) {
   return winograd_plane(s, WinogradDirection::kForward).tiles >= 32;

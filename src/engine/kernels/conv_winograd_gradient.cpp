@@ -11,9 +11,15 @@ namespace {
 
 constexpr int kPanel = 24;  // input channels side by side per tile: four micro-tiles of six
 
-// A run of `count` tiles, counted over samples from the call's first one.
+// A run of tiles: where each one's sample begins and its upper left output pixel.
+struct Tile {
+  const float* src;
+  const float* diff_dst;
+  int row, column;
+};
 struct TileRun {
-  int first, count;
+  Tile tiles[kWinogradMostTiles];
+  int count;
 };
 
 struct Job {
@@ -27,25 +33,35 @@ struct Job {
   std::ptrdiff_t v_element, m_element;
 };
 
+// Tiles [first, first + count), counted over samples from the call's first one.
+void find_tiles(const Job& job, int first, int count, TileRun& run) {
+  run.count = count;
+  for (int t = 0; t < count; ++t) {
+    const int sample = job.sample_begin + (first + t) / job.p.tiles;
+    const int tile = (first + t) % job.p.tiles;
+    run.tiles[t] = {job.a.src + sample * job.a.src_stride,
+                    job.a.diff_dst + sample * job.a.diff_dst_stride, tile / job.p.tiles_w * 4,
+                    tile % job.p.tiles_w * 4};
+  }
+}
+
 template <int Pair>
-void transform_input(const Job& job, TileRun run) {
+void transform_input(const Job& job, const TileRun& run) {
   const WinogradPlane& p = job.p;
   const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
-  for (int t = 0; t < run.count; ++t) {
-    const int index = run.first + t, tile = index % p.tiles;
-    const float* x = job.a.src + (job.sample_begin + index / p.tiles) * job.a.src_stride;
-    const int top = tile / p.tiles_w * 4 - p.pad_top, left = tile % p.tiles_w * 4 - p.pad_left;
-    for (int c = 0; c < p.ci8; c += 8) {
-      const Window<6> window(x + c / 8 * plane, p.in_h, p.in_w, top, left);
+  for (int c = 0; c < p.ci8; c += 8) {
+    const int panel = c / kPanel * kPanel, width = at_most(p.ci8 - panel, kPanel);
+    float* out = job.v + std::ptrdiff_t(panel) * job.chunk + c - panel;
+    for (int t = 0; t < run.count; ++t, out += width) {
+      const Tile& tile = run.tiles[t];
+      const Window<6> window(tile.src + c / 8 * plane, p.in_h, p.in_w, tile.row - p.pad_top,
+                             tile.column - p.pad_left);
       V8 rows[2][6];
       for (int j = 0; j < 6; ++j) {
         const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
                          window.at(3, j), window.at(4, j), window.at(5, j)};
         input_pair<Pair>(d, rows[0][j], rows[1][j]);
       }
-      const int panel = c / kPanel * kPanel, width = at_most(p.ci8 - panel, kPanel);
-      float* out =
-          job.v + std::ptrdiff_t(panel) * job.chunk + std::ptrdiff_t(t) * width + c - panel;
       for (int i = 0; i < 2; ++i) {
         V8 row[6];
         input_all(rows[i], row);
@@ -56,21 +72,19 @@ void transform_input(const Job& job, TileRun run) {
 }
 
 template <int Pair>
-void transform_gradient(const Job& job, TileRun run) {
+void transform_gradient(const Job& job, const TileRun& run) {
   const WinogradPlane& p = job.p;
   const std::ptrdiff_t plane = std::ptrdiff_t(p.out_h) * p.out_w * 8;
-  for (int t = 0; t < run.count; ++t) {
-    const int index = run.first + t, tile = index % p.tiles;
-    const float* g = job.a.diff_dst + (job.sample_begin + index / p.tiles) * job.a.diff_dst_stride;
-    for (int o = job.group_begin * 16; o < job.group_end * 16; o += 8) {
-      float* out = job.m + std::ptrdiff_t(o / 16 - job.group_begin) * job.chunk * 16 +
-                   std::ptrdiff_t(t) * 16 + o % 16;
+  for (int o = job.group_begin * 16; o < job.group_end * 16; o += 8) {
+    float* out = job.m + std::ptrdiff_t(o / 16 - job.group_begin) * job.chunk * 16 + o % 16;
+    for (int t = 0; t < run.count; ++t, out += 16) {
       if (o >= p.co8) {
         for (int e = 0; e < 12; ++e) store(out + e * job.m_element, V8{});
         continue;
       }
-      const Window<4> window(g + o / 8 * plane, p.out_h, p.out_w, tile / p.tiles_w * 4,
-                             tile % p.tiles_w * 4);
+      const Tile& tile = run.tiles[t];
+      const Window<4> window(tile.diff_dst + o / 8 * plane, p.out_h, p.out_w, tile.row,
+                             tile.column);
       V8 rows[2][4];
       for (int j = 0; j < 4; ++j) {
         const V8 y[4] = {window.at(0, j), window.at(1, j), window.at(2, j), window.at(3, j)};
@@ -89,7 +103,7 @@ void transform_gradient(const Job& job, TileRun run) {
 // du, so that where a run of tiles ends leaves no trace in the bits; otherwise the run is a partial
 // sum of its own.
 template <int R, bool Continue>
-SUREFIT_INLINE void outer_tile(const float* v, int width, const float* m, int tiles, float* du) {
+SUREFIT_NOINLINE void outer_tile(const float* v, int width, const float* m, int tiles, float* du) {
   V8 acc[R][2];
   unroll<R>([&](auto r) SUREFIT_LAMBDA {
     acc[r][0] = Continue ? load(du + r * 16) : V8{};
@@ -128,7 +142,9 @@ void accumulate(const Job& job, const float* v, const float* m, int tiles, float
 }
 
 template <int Pair>
-void run_tiles(const Job& job, TileRun run, bool continued) {
+void run_tiles(const Job& job, int first, int count, bool continued) {
+  TileRun run;
+  find_tiles(job, first, count, run);
   transform_input<Pair>(job, run);
   transform_gradient<Pair>(job, run);
   const std::ptrdiff_t element = std::ptrdiff_t(job.p.ci8) * 16;
@@ -165,14 +181,14 @@ void run_samples(const Job& job, int samples) {
       for (int i = 0; i < pieces; ++i) {
         const int begin = part_begin(job.p.tiles, pieces, i);
         const int end = part_begin(job.p.tiles, pieces, i + 1);
-        run_tiles<Pair>(job, {n * job.p.tiles + begin, end - begin}, false);
+        run_tiles<Pair>(job, n * job.p.tiles + begin, end - begin, false);
       }
     }
     return;
   }
   const int total = samples * job.p.tiles;
   for (int first = 0; first < total; first += job.chunk) {
-    run_tiles<Pair>(job, {first, at_most(total - first, job.chunk)}, true);
+    run_tiles<Pair>(job, first, at_most(total - first, job.chunk), true);
   }
 }
 

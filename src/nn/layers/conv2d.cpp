@@ -10,7 +10,9 @@ class Conv2DImpl final : public LayerImpl {
  public:
   explicit Conv2DImpl(const Conv2D& spec) : spec_(spec) {
     if (spec.filters < 1) throw ConfigError(fmt::format("[Conv2D] filters; expected at least 1; got {}", spec.filters));
-    if (spec.groups != 1) throw ConfigError("[Conv2D] groups other than 1 are not supported yet");
+    if (spec.groups < 1 || spec.filters % spec.groups != 0) {
+      throw ConfigError(fmt::format("[Conv2D] groups; expected a divisor of {} filters; got {}", spec.filters, spec.groups));
+    }
     require_channels_last(spec.data_format);
     check_activation(spec.activation);
     require_absent("kernel_regularizer", spec.kernel_regularizer);
@@ -29,19 +31,19 @@ class Conv2DImpl final : public LayerImpl {
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
     const ValueType& input = builder.type(inputs[0]);
     const kernels::ConvShape s = shape_of(input.shape);
-    const ConvAlgorithm algorithm = choose_algorithm(s, input.layout);
-    std::vector<ValueId> operands = {inputs[0]};
-    operands.push_back(builder.parameter({.name = "kernel",
-                                          .shape = Shape{s.kh, s.kw, s.ic, s.oc},
-                                          .initializer = spec_.kernel_initializer,
-                                          .packing = conv_kernel_packing(s, algorithm)}));
+    const ConvAlgorithm algorithm = choose_algorithm(s, input.layout, builder.conv_policy());
+    const ValueId kernel = builder.parameter({.name = "kernel",
+                                              .shape = Shape{s.kh, s.kw, s.ic / s.groups, s.oc},
+                                              .initializer = spec_.kernel_initializer,
+                                              .packing = conv_kernel_packing(s, algorithm)});
+    ValueId bias = kNone;
     if (spec_.use_bias) {
-      operands.push_back(builder.parameter({.name = "bias",
-                                            .shape = Shape{s.oc},
-                                            .initializer = spec_.bias_initializer,
-                                            .packing = channel_packing(s.oc)}));
+      bias = builder.parameter({.name = "bias",
+                                .shape = Shape{s.oc},
+                                .initializer = spec_.bias_initializer,
+                                .packing = channel_packing(s.oc)});
     }
-    const ValueId y = builder.emit1(make_conv_op(s, algorithm, spec_.use_bias), std::move(operands));
+    const ValueId y = emit_conv(builder, s, algorithm, inputs[0], kernel, bias);
     return emit_activation(builder, spec_.activation, y);
   }
 
@@ -52,6 +54,10 @@ class Conv2DImpl final : public LayerImpl {
     const WindowAxis horizontal =
         window_axis(input[1], spec_.kernel_size.w, spec_.strides.w, spec_.dilation_rate.w, spec_.padding);
     kernels::ConvShape s;
+    if (input[2] % spec_.groups != 0) {
+      throw ConfigError(fmt::format("groups; expected a divisor of {} input channels; got {}", input[2], spec_.groups));
+    }
+    s.groups = spec_.groups;
     s.ic = static_cast<int>(input[2]);
     s.oc = spec_.filters;
     s.h = static_cast<int>(input[0]);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "engine/kernels/conv_shape.hpp"
 #include "graph/op.hpp"
@@ -11,21 +12,36 @@
 namespace surefit {
 
 enum class ConvAlgorithm {
-  kFirst,   // picture of at most seven plain channels, own kernel
-  kOneDnn,  // blocked, oneDNN's direct kernel
+  kFirst,      // picture of at most seven plain channels, own kernel
+  kDirect,     // blocked, own kernel by the definition
+  kWinograd,   // blocked 3x3 stride 1, own kernel F(4x4, 3x3)
+  kOneDnn,     // blocked, oneDNN's direct kernel
+  kDepthwise,  // one filter per channel, own kernel
 };
 
 // Pictures with at most this many channels are read as they come, channels last.
 inline constexpr int kMaxPlainChannels = 7;
 
-ConvAlgorithm choose_algorithm(const kernels::ConvShape& shape, Layout input);
+ConvAlgorithm choose_algorithm(const kernels::ConvShape& shape, Layout input, const ConvPolicy& policy);
 
-// Keras's (kh, kw, in, out) to the layout of the algorithm, zero padded.
+double conv_flops(const kernels::ConvShape& shape);                                  // of one sample
+std::size_t conv_weights_count(const kernels::ConvShape& shape, ConvAlgorithm algorithm);  // stored floats
+ValueType conv_vector_type(std::size_t count);                                       // unbatched floats
+
+// Keras's (kh, kw, in / groups, out) to the layout of the algorithm, zero padded.
 std::shared_ptr<const Packing> conv_kernel_packing(const kernels::ConvShape& shape, ConvAlgorithm algorithm);
 // A vector of `count` channels padded with zeros to whole blocks.
 std::shared_ptr<const Packing> channel_packing(std::int64_t count);
 
-// Inputs: picture, kernel and, with `bias`, bias. Absorbs a relu, and on pictures a 2x2 max pool behind it.
-std::shared_ptr<const Op> make_conv_op(const kernels::ConvShape& shape, ConvAlgorithm algorithm, bool bias);
+// Emits the convolution; `bias` may be kNone. The result absorbs a relu, and on pictures a 2x2 max pool behind it.
+ValueId emit_conv(LayerBuilder& builder, const kernels::ConvShape& shape, ConvAlgorithm algorithm, ValueId picture,
+                  ValueId kernel, ValueId bias);
+
+// The families behind emit_conv. Inputs: picture, weights, then bias if there is one.
+std::shared_ptr<const Op> make_first_conv_op(const kernels::ConvShape& shape, bool bias);
+// As above, with the kernel as last input for algorithms whose weights input is a transform of it.
+std::shared_ptr<const Op> make_blocked_conv_op(const kernels::ConvShape& shape, ConvAlgorithm algorithm, bool bias);
+// Kernel -> transformed weights U; its gradient leads back from the transformed domain.
+std::shared_ptr<const Op> make_winograd_weights_op(const kernels::ConvShape& shape);
 
 }  // namespace surefit
