@@ -48,6 +48,9 @@ def check(line, out, err, here):
     if kind in ("present", "absent"):
         return (here / text).exists() == (kind == "present") or f"{text} is not {kind}"
     if kind in ("same", "differ"):
+        missing = [name for name in text.split() if not (here / name).exists()]
+        if missing:
+            return f"no {missing}"
         contents = {(here / name).read_bytes() for name in text.split()}
         return (len(contents) == 1) == (kind == "same") or f"not {kind}: {text}"
     raise SystemExit(f"unknown line in a case: {line}")
