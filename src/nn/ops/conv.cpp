@@ -83,6 +83,9 @@ class ConvBackwardWeightsOp final : public Op {
     if (algorithm_ == ConvAlgorithm::kFirst) {
       traits.blocks = kernels::first_backward_weights_blocks(shape_);
       traits.thread_scratch_bytes = kernels::first_scratch_bytes(shape_);
+    } else if (algorithm_ == ConvAlgorithm::kDirect) {
+      traits.blocks = kernels::direct_backward_weights_blocks(shape_);
+      traits.thread_scratch_bytes = kernels::direct_scratch_bytes(shape_);
     } else {
       traits.blocks = slice_count(shape_);
       traits.thread_scratch_bytes = (slice_weights(shape_) + kSliceBlocks * 8) * sizeof(float) + scratchpad_ + 64;
@@ -91,15 +94,18 @@ class ConvBackwardWeightsOp final : public Op {
   }
 
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int threads) const override {
-    return algorithm_ == ConvAlgorithm::kFirst ? bind_first() : bind_onednn(threads);
+    if (algorithm_ == ConvAlgorithm::kOneDnn) return bind_onednn(threads);
+    const bool first = algorithm_ == ConvAlgorithm::kFirst;
+    return bind_own(first ? "own first" : "own direct",
+                    first ? kernels::table().first.backward_weights : kernels::table().direct.backward_weights);
   }
 
  private:
-  std::unique_ptr<Kernel> bind_first() const {
+  std::unique_ptr<Kernel> bind_own(std::string name, kernels::ConvBackwardWeightsFn run) const {
     kernels::ConvBackwardWeights args;
     args.shape = shape_;
     const bool bias = bias_;
-    return make_kernel("own first", [args, bias](const Task& task) {
+    return make_kernel(std::move(name), [args, bias, run](const Task& task) {
       kernels::ConvBackwardWeights own = args;
       own.src = task.inputs[0].at(task.begin);
       own.src_stride = float_stride(task.inputs[0]);
@@ -108,7 +114,7 @@ class ConvBackwardWeightsOp final : public Op {
       own.diff_weights = task.outputs[0].at();
       own.diff_bias = bias ? task.outputs[1].at() : nullptr;
       own.first = task.begin == 0;
-      kernels::table().first.backward_weights(own, samples(task), task.block, scratch_of(task));
+      run(own, samples(task), task.block, scratch_of(task));
     });
   }
 
@@ -187,6 +193,31 @@ class ConvTransposeWeightsOp final : public Op {
   ConvShape shape_;
 };
 
+// The same for the own direct kernel.
+class ConvReverseWeightsOp final : public Op {
+ public:
+  explicit ConvReverseWeightsOp(const ConvShape& shape) : shape_(shape) {}
+  std::string_view kind() const override { return "conv2d_transpose_weights"; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override {
+    return {vector_type(kernels::direct_reversed_floats(shape_))};
+  }
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    OpTraits traits;
+    traits.role = BatchRole::kBatchFree;
+    traits.blocks = kernels::direct_reverse_blocks(shape_);
+    traits.flops_per_step = static_cast<double>(kernels::direct_reversed_floats(shape_));
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+    return make_kernel("own direct", [s = shape_](const Task& task) {
+      kernels::table().direct.reverse_weights({s, task.inputs[0].at(), task.outputs[0].at()}, task.block);
+    });
+  }
+
+ private:
+  ConvShape shape_;
+};
+
 class ConvBackwardDataOp final : public Op {
  public:
   ConvBackwardDataOp(const ConvShape& shape, ConvAlgorithm algorithm, ValueType input)
@@ -201,15 +232,21 @@ class ConvBackwardDataOp final : public Op {
     if (algorithm_ == ConvAlgorithm::kFirst) {
       traits.blocks = kernels::first_backward_data_blocks(shape_);
       traits.thread_scratch_bytes = kernels::first_scratch_bytes(shape_);
+    } else if (algorithm_ == ConvAlgorithm::kDirect) {
+      traits.blocks = kernels::direct_backward_data_blocks(shape_);
+      traits.thread_scratch_bytes = kernels::direct_scratch_bytes(shape_);
+      traits.samples_per_task = kernels::direct_sample_group(shape_);
     } else {
       traits.thread_scratch_bytes = scratchpad_;
     }
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int threads) const override {
-    if (algorithm_ == ConvAlgorithm::kFirst) {
+    if (algorithm_ != ConvAlgorithm::kOneDnn) {
       const ConvShape s = shape_;
-      return make_kernel("own first", [s](const Task& task) {
+      const bool first = algorithm_ == ConvAlgorithm::kFirst;
+      const auto run = first ? kernels::table().first.backward_data : kernels::table().direct.backward_data;
+      return make_kernel(first ? "own first" : "own direct", [s, run](const Task& task) {
         kernels::ConvBackwardData own;
         own.shape = s;
         own.diff_dst = task.inputs[0].at(task.begin);
@@ -217,7 +254,7 @@ class ConvBackwardDataOp final : public Op {
         own.weights = task.inputs[1].at();
         own.diff_src = task.outputs[0].at(task.begin);
         own.diff_src_stride = float_stride(task.outputs[0]);
-        kernels::table().first.backward_data(own, samples(task), task.block, scratch_of(task));
+        run(own, samples(task), task.block, scratch_of(task));
       });
     }
     const auto conv = std::make_shared<OneDnnConvolution>(options(threads));
@@ -348,6 +385,10 @@ class ConvOp final : public Op {
     if (algorithm_ == ConvAlgorithm::kFirst) {
       traits.blocks = kernels::first_forward_blocks(shape_);
       traits.thread_scratch_bytes = kernels::first_scratch_bytes(shape_);
+    } else if (algorithm_ == ConvAlgorithm::kDirect) {
+      traits.blocks = kernels::direct_forward_blocks(shape_);
+      traits.thread_scratch_bytes = kernels::direct_scratch_bytes(shape_);
+      traits.samples_per_task = kernels::direct_sample_group(shape_);
     } else {
       traits.thread_scratch_bytes = scratchpad_;
     }
@@ -355,11 +396,13 @@ class ConvOp final : public Op {
   }
 
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int threads) const override {
-    if (algorithm_ == ConvAlgorithm::kFirst) {
+    if (algorithm_ != ConvAlgorithm::kOneDnn) {
       kernels::ConvForward args;
       args.shape = shape_;
       args.relu = relu_;
-      return make_kernel("own first", [args, bias = bias_, zeros = no_bias_](const Task& task) {
+      const bool first = algorithm_ == ConvAlgorithm::kFirst;
+      const auto run = first ? kernels::table().first.forward : kernels::table().direct.forward;
+      return make_kernel(first ? "own first" : "own direct", [args, run, bias = bias_, zeros = no_bias_](const Task& task) {
         kernels::ConvForward own = args;
         own.src = task.inputs[0].at(task.begin);
         own.src_stride = float_stride(task.inputs[0]);
@@ -367,7 +410,7 @@ class ConvOp final : public Op {
         own.bias = bias ? task.inputs[2].at() : zeros.data();
         own.dst = task.outputs[0].at(task.begin);
         own.dst_stride = float_stride(task.outputs[0]);
-        kernels::table().first.forward(own, samples(task), task.block, scratch_of(task));
+        run(own, samples(task), task.block, scratch_of(task));
       });
     }
     const auto conv = std::make_shared<OneDnnConvolution>(options(threads));
@@ -408,6 +451,8 @@ class ConvOp final : public Op {
       ValueId weights = builder.input(1);
       if (algorithm_ == ConvAlgorithm::kOneDnn) {
         weights = builder.emit1(std::make_shared<ConvTransposeWeightsOp>(shape_), {weights}, Category::kScratch);
+      } else if (algorithm_ == ConvAlgorithm::kDirect) {
+        weights = builder.emit1(std::make_shared<ConvReverseWeightsOp>(shape_), {weights}, Category::kScratch);
       }
       builder.set_input_gradient(
           0, builder.emit1(std::make_shared<ConvBackwardDataOp>(shape_, algorithm_, builder.type(builder.input(0))),
@@ -484,7 +529,16 @@ class ChannelPacking final : public Packing {
 }  // namespace
 
 ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input) {
-  return input == Layout::kPlain && shape.ic <= kMaxPlainChannels ? ConvAlgorithm::kFirst : ConvAlgorithm::kOneDnn;
+  if (input == Layout::kPlain && shape.ic <= kMaxPlainChannels) return ConvAlgorithm::kFirst;
+  // All passes and both widths of slices, whatever the purpose: training and inference must agree.
+  bool served = true;
+  for (const Direction direction : {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
+    served = served && OneDnnConvolution::available({direction, shape, false, false, 1});
+  }
+  for (int slice = 0; slice < slice_count(shape); slice += std::max(1, slice_count(shape) - 1)) {
+    served = served && OneDnnConvolution::available({Direction::kBackwardWeights, slice_of(shape, slice), false, false, 1});
+  }
+  return served ? ConvAlgorithm::kOneDnn : ConvAlgorithm::kDirect;
 }
 
 std::shared_ptr<const Packing> conv_kernel_packing(const ConvShape& shape, ConvAlgorithm algorithm) {

@@ -13,6 +13,7 @@ namespace surefit {
 enum class ConvAlgorithm {
   kFirst,   // picture of at most seven plain channels, own kernel
   kOneDnn,  // blocked, oneDNN's direct kernel
+  kDirect,  // blocked, own kernel, where oneDNN has only its reference loop: dilation, tiny pictures, uneven strides
 };
 
 // Pictures with at most this many channels are read as they come, channels last.
