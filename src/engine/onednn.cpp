@@ -99,6 +99,8 @@ struct Problem {
   }
 };
 
+bool is_reference(const std::string& implementation) { return implementation.find("ref") != std::string::npos; }
+
 struct Made {
   dnnl::primitive primitive;
   Desc scratchpad;
@@ -158,7 +160,7 @@ OneDnnConvolution::OneDnnConvolution(const Options& options) : impl_(std::make_u
   impl_->made = make(options);
   impl_->direction = options.direction;
   impl_->bias = options.bias;
-  if (impl_->made.implementation.find("ref") != std::string::npos) {
+  if (is_reference(impl_->made.implementation)) {
     throw InternalError(fmt::format("[onednn] {} runs the reference loop ({})", describe(options),
                                     impl_->made.implementation));
   }
@@ -187,6 +189,24 @@ OneDnnConvolution::OneDnnConvolution(const Options& options) : impl_(std::make_u
 }
 
 OneDnnConvolution::~OneDnnConvolution() = default;
+
+bool OneDnnConvolution::available(const Options& options) {
+  try {
+    const Problem problem(options);
+    switch (options.direction) {
+      case Direction::kForward:
+        return !is_reference(
+            problem.make_forward<dnnl::convolution_forward>(dnnl::prop_kind::forward_training).impl_info_str());
+      case Direction::kBackwardData:
+        return !is_reference(problem.make_backward_data().impl_info_str());
+      case Direction::kBackwardWeights:
+        return !is_reference(problem.make_backward_weights().impl_info_str());
+    }
+  } catch (const dnnl::error&) {
+    // No implementation for these layouts at all.
+  }
+  return false;
+}
 
 std::size_t OneDnnConvolution::scratchpad_bytes(const Options& options) { return make(options).scratchpad.get_size(); }
 

@@ -34,6 +34,8 @@ class OneDnnConvolution {
   explicit OneDnnConvolution(const Options& options);
   ~OneDnnConvolution();
 
+  // Whether oneDNN has more than its reference loop for this. A function of shape, instruction set and version.
+  static bool available(const Options& options);
   static std::size_t scratchpad_bytes(const Options& options);
   std::string implementation() const;
 

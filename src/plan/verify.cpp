@@ -144,8 +144,19 @@ class Verifier {
       if (scratch == kNone) continue;
       const Buffer& b = buffer(scratch);
       exclusive.emplace_back(b.offset, b.offset + b.bytes);
+      for (const int input : instance.inputs) {
+        const Buffer& operand = buffer(input);
+        if (operand.persistent) continue;
+        const auto [from, to] = range(operand, segment, group);
+        SUREFIT_CHECK(b.offset + b.bytes <= from || to <= b.offset, "the scratch of {} of layer {} lies on its input '{}'",
+                      node.op->kind(), node.layer, operand.name);
+      }
       arena_.write(b.offset, b.offset + b.bytes, kGarbage);
     }
+    const auto holds = [&](int scratch, std::size_t bytes) { return scratch == kNone || buffer(scratch).bytes >= bytes; };
+    SUREFIT_CHECK(holds(instance.shared_scratch, traits.shared_scratch_bytes) &&
+                      holds(instance.thread_scratch, traits.thread_scratch_bytes * static_cast<std::size_t>(plan_.threads)),
+                  "the scratch of {} of layer {} is too small", node.op->kind(), node.layer);
     SUREFIT_CHECK((traits.thread_scratch_bytes == 0) == (instance.thread_scratch == kNone) &&
                       (traits.shared_scratch_bytes == 0) == (instance.shared_scratch == kNone),
                   "scratch of {}", node.op->kind());
@@ -159,7 +170,7 @@ class Verifier {
       // A reduction is whole only after its last group; until then nobody may read it.
       const bool last = (group + 1) * segment.group >= plan_.batch;
       const bool partial = traits.role == BatchRole::kReduction && !last;
-      if (partial && group > 0) {
+      if (traits.role == BatchRole::kReduction && group > 0) {
         const std::size_t other = arena_.first_other(begin, end, tag_of(b.value, kPartial));
         SUREFIT_CHECK(other == end, "the partial sum '{}' was overwritten between groups", b.name);
       }

@@ -111,7 +111,11 @@ Layer read_layer(const Json& entry, const JsonWhere& where) {
   try {
     return make_layer_from_config(class_name, name, trainable, fields, where.file() + ": " + name);
   } catch (const ConfigError& error) {
-    throw DataError(error.what(), where.file());
+    // A layer knows its class; the reader of the file needs to know which layer of which file.
+    std::string text = error.what();
+    const std::string class_prefix = "[" + class_name + "] ";
+    if (text.rfind(class_prefix, 0) == 0) text = fmt::format("[{}: {}] {}", where.file(), name, text.substr(class_prefix.size()));
+    throw DataError(text, where.file());
   }
 }
 

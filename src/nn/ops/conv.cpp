@@ -8,6 +8,7 @@
 #include "engine/kernels/conv_direct.hpp"
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_winograd.hpp"
+#include "engine/onednn.hpp"
 
 namespace surefit {
 namespace {
@@ -31,6 +32,15 @@ std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int h, int
   const int channel = o / (s.oc / s.groups) * (s.ic / s.groups) + i;
   const std::size_t tile = at(at(at(block, width, channel / 8 - first), s.kh, h), s.kw, w);
   return at(at(tile, 8, channel % 8), 8, o % 8);
+}
+
+// oneDNN has only its reference loop for some shapes: dilation, tiny pictures, uneven strides.
+bool onednn_serves(const ConvShape& shape) {
+  using Direction = OneDnnConvolution::Direction;
+  for (const Direction direction : {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
+    if (!OneDnnConvolution::available({direction, shape, false, false, 1})) return false;
+  }
+  return true;
 }
 
 class ConvKernelPacking final : public Packing {
@@ -86,7 +96,7 @@ ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input, const ConvP
   if (policy.winograd && kernels::winograd_applies(shape) && shape.ic >= 16 && shape.oc >= 16) {
     return ConvAlgorithm::kWinograd;
   }
-  return policy.onednn ? ConvAlgorithm::kOneDnn : ConvAlgorithm::kDirect;
+  return policy.onednn && onednn_serves(shape) ? ConvAlgorithm::kOneDnn : ConvAlgorithm::kDirect;
 }
 
 double conv_flops(const ConvShape& s) { return 2.0 * s.oc * s.oh * s.ow * s.kh * s.kw * s.ic / s.groups; }

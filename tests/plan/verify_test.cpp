@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Negative controls: sound plans, broken in one way at a time, must be refused for that reason.
+#include <gtest/gtest.h>
+
+#include "plan/plan.hpp"
+#include "support/fake_op.hpp"
+
+namespace surefit {
+namespace {
+
+// x -> first -> second -> sum(first, second) -> update(w); `third` reads x at the end.
+class VerifyTest : public ::testing::Test {
+ protected:
+  VerifyTest() : graph_(fake_structural_ops()) {
+    x_ = graph_.add_input("x", batched_floats(100));
+    w_ = graph_.add_persistent("w", floats(50), Category::kWeights);
+    FakeOp::Spec layer = {.kind = "layer", .outputs = {batched_floats(100)}};
+    layer.traits.thread_scratch_bytes = 256;
+    first_ = graph_.add1(fake(layer), {x_, w_}, "first", Phase::kForward);
+    second_ = graph_.add1(fake(layer), {first_, w_}, "second", Phase::kForward);
+    FakeOp::Spec sum = {.kind = "sum", .outputs = {floats(50)}};
+    sum.traits.role = BatchRole::kReduction;
+    sum.traits.sample_grain = 4;
+    sum_ = graph_.add1(fake(sum), {first_, second_}, "sum", Phase::kBackward);
+    FakeOp::Spec last = {.kind = "layer", .outputs = {batched_floats(100)}};
+    last.traits.thread_scratch_bytes = 4096;
+    third_ = graph_.add1(fake(last), {second_}, "third", Phase::kBackward);
+    graph_.keep(third_);
+    FakeOp::Spec update = {.kind = "update", .mutated = {0}};
+    update.traits.role = BatchRole::kBatchFree;
+    graph_.add(fake(update), {w_, sum_}, "update", Phase::kUpdate);
+  }
+
+  Plan plan(std::int64_t group = 0) const {
+    return make_plan(graph_, {.batch = 8, .threads = 2, .group = group});
+  }
+  static Buffer& buffer_of(Plan& plan, ValueId value) {
+    for (Buffer& buffer : plan.buffers) {
+      if (buffer.value == value) return buffer;
+    }
+    throw std::logic_error("no buffer");
+  }
+  void expect_refused(const Plan& plan, const std::string& why) const {
+    try {
+      verify(graph_, plan);
+      FAIL() << "accepted";
+    } catch (const InternalError& error) {
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    }
+  }
+
+  Graph graph_;
+  ValueId x_, w_, first_, second_, sum_, third_;
+};
+
+TEST_F(VerifyTest, AcceptsWhatThePlannerMakes) {
+  for (const std::int64_t group : {0, 1, 4, 8}) EXPECT_NO_THROW(verify(graph_, plan(group)));
+}
+
+TEST_F(VerifyTest, ABufferOnALiveNeighbour) {
+  Plan broken = plan();
+  buffer_of(broken, second_).offset = buffer_of(broken, first_).offset;
+  expect_refused(broken, "overwrites its input");
+}
+
+TEST_F(VerifyTest, ABufferThatReachesIntoALiveNeighbour) {
+  Plan broken = plan();
+  // One alignment step is enough.
+  const std::size_t onto = buffer_of(broken, first_).offset;
+  buffer_of(broken, second_).offset = onto >= 64 ? onto - 64 : onto + 64;
+  expect_refused(broken, "overwrites its input");
+}
+
+TEST_F(VerifyTest, AShortenedLifetimePackedOver) {
+  Plan broken = plan();
+  Buffer& second = buffer_of(broken, second_);
+  second.last = second.first + 1;  // though `third` reads it behind `sum`
+  buffer_of(broken, sum_).offset = second.offset;
+  expect_refused(broken, "overwrites its input");
+  // Between the two readers of `first`, where nobody uses it: only the shadow of the arena can
+  // tell.
+  broken = plan();
+  Buffer& first = buffer_of(broken, first_);
+  first.last = first.first;
+  first.offset = buffer_of(broken, x_).offset;
+  buffer_of(broken, x_).offset = broken.arena_bytes;
+  broken.arena_bytes += first.bytes;
+  verify(graph_, broken);  // moved apart: still sound
+  for (std::size_t i = 0; i < broken.buffers.size(); ++i) {
+    if (broken.instances[1].thread_scratch == static_cast<int>(i))
+      broken.buffers[i].offset = first.offset;
+  }
+  expect_refused(broken, "lies on its input");
+}
+
+TEST_F(VerifyTest, SwappedInstances) {
+  Plan broken = plan();
+  std::swap(broken.instances[0], broken.instances[1]);
+  expect_refused(broken, "holds something else");
+}
+
+TEST_F(VerifyTest, AnUpdateBeforeTheLastReader) {
+  Plan broken = plan();
+  std::rotate(broken.instances.begin() + 1, broken.instances.end() - 1, broken.instances.end());
+  expect_refused(broken, "");
+}
+
+TEST_F(VerifyTest, ADroppedUpdate) {
+  Plan broken = plan();
+  broken.instances.pop_back();
+  --broken.segments.back().end;
+  if (broken.segments.back().begin == broken.segments.back().end) broken.segments.pop_back();
+  expect_refused(broken, "runs 0 times");
+}
+
+TEST_F(VerifyTest, AnUpdateRunTwice) {
+  Plan broken = plan();
+  broken.instances.push_back(broken.instances.back());
+  ++broken.segments.back().end;
+  expect_refused(broken, "");
+}
+
+TEST_F(VerifyTest, AReductionCutInsideItsGrain) {
+  Plan broken = plan(4);
+  ASSERT_EQ(broken.segments[0].group, 4);
+  broken.segments[0].group = 2;
+  expect_refused(broken, "grain");
+}
+
+// With two groups the sum is partial only once: the second group must find it as the first left it.
+TEST_F(VerifyTest, APartialSumOverwrittenBetweenGroups) {
+  Plan broken = plan(4);
+  Buffer& sum = buffer_of(broken, sum_);
+  for (const Instance& instance : broken.instances) {
+    if (graph_.node(instance.node).layer != "third") continue;
+    Buffer& scratch = broken.buffers[static_cast<std::size_t>(instance.thread_scratch)];
+    scratch.offset = broken.arena_bytes;
+    sum.offset = broken.arena_bytes;
+    broken.arena_bytes += scratch.bytes;
+  }
+  expect_refused(broken, "partial sum");
+}
+
+TEST_F(VerifyTest, TooLittleScratch) {
+  Plan broken = plan();
+  broken.buffers[static_cast<std::size_t>(broken.instances[0].thread_scratch)].bytes =
+      256;  // one of two threads
+  expect_refused(broken, "too small");
+}
+
+TEST_F(VerifyTest, ABufferOutsideTheArena) {
+  Plan broken = plan();
+  buffer_of(broken, third_).offset = broken.arena_bytes;
+  expect_refused(broken, "outside the arena");
+}
+
+TEST_F(VerifyTest, ABufferTooSmallForItsValue) {
+  Plan broken = plan();
+  buffer_of(broken, third_).bytes -= 4;
+  expect_refused(broken, "needs");
+}
+
+TEST_F(VerifyTest, AnOperandInTheWrongBuffer) {
+  Plan broken = plan();
+  broken.instances[1].inputs[0] = broken.instances[0].inputs[0];
+  expect_refused(broken, "from the buffer of");
+}
+
+TEST_F(VerifyTest, AKeptValueThatIsOverwritten) {
+  Graph graph = graph_;
+  graph.keep(first_);
+  EXPECT_NO_THROW(verify(graph, make_plan(graph, {.batch = 8})));
+  // The plan for the graph that does not keep it reuses its memory.
+  Plan broken = make_plan(graph_, {.batch = 8});
+  buffer_of(broken, third_).offset = buffer_of(broken, first_).offset;
+  verify(graph_, broken);
+  EXPECT_THROW(verify(graph, broken), InternalError);
+}
+
+TEST_F(VerifyTest, SegmentsThatDoNotCoverTheInstances) {
+  Plan broken = plan();
+  --broken.segments.back().end;
+  expect_refused(broken, "segments end at");
+}
+
+}  // namespace
+}  // namespace surefit
