@@ -159,7 +159,9 @@ class Supervisor {
   }
 
   void report(const Obituary& obituary, bool death) {
-    if (death && brief(obituary)) {
+    if (death && said_already(obituary)) {
+      // Nothing to add on the terminal; the page and the record are still written.
+    } else if (death && brief(obituary)) {
       const Verdict& v = obituary.diagnosis.verdict;
       streams_.say(fmt::format("surefit: {} [{}]: {}; {}", v.title, confidence_name(v.confidence),
                                v.evidence, v.advice));
@@ -188,6 +190,13 @@ class Supervisor {
   // A trainer that refused its command line or plan has said why, and left nothing to tell about.
   static bool nothing_began(const Evidence& e) {
     return e.own_trainer && !e.exit.signaled && (e.exit.number == 2 || e.exit.number == 5);
+  }
+
+  // Bad data and bad numbers: the trainer's own line names the file, step or layer and what to do.
+  static bool said_already(const Obituary& obituary) {
+    const Evidence& e = obituary.evidence;
+    return e.own_trainer && obituary.diagnosis.verdict.cause == "trainer" &&
+           (e.exit.number == 3 || e.exit.number == 6);
   }
 
   // What the user did, or what our trainer has explained already, needs one line and no page.
