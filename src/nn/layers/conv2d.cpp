@@ -41,7 +41,9 @@ class Conv2DImpl final : public LayerImpl {
                                             .initializer = spec_.bias_initializer,
                                             .packing = channel_packing(s.oc)}));
     }
-    const ValueId y = builder.emit1(make_conv_op(s, algorithm, spec_.use_bias), std::move(operands));
+    const bool outer = builder.graph().value(inputs[0]).origin == Origin::kInput;
+    const ValueId y = builder.emit1(make_conv_op(s, algorithm, {.bias = spec_.use_bias, .outer_picture = outer}),
+                                    std::move(operands));
     return emit_activation(builder, spec_.activation, y);
   }
 

@@ -369,8 +369,13 @@ class FirstPoolOp final : public Op {
 
 class ConvOp final : public Op {
  public:
-  ConvOp(const ConvShape& shape, ConvAlgorithm algorithm, bool bias, bool relu)
-      : shape_(shape), algorithm_(algorithm), bias_(bias), relu_(relu), no_bias_(bias_count(shape), 0.0f) {
+  ConvOp(const ConvShape& shape, ConvAlgorithm algorithm, const ConvOptions& conv_options)
+      : shape_(shape),
+        algorithm_(algorithm),
+        bias_(conv_options.bias),
+        relu_(conv_options.relu),
+        outer_picture_(conv_options.outer_picture),
+        no_bias_(bias_count(shape), 0.0f) {
     if (algorithm == ConvAlgorithm::kOneDnn) scratchpad_ = OneDnnConvolution::scratchpad_bytes(options(1));
   }
   std::string_view kind() const override { return relu_ ? "conv2d_relu" : "conv2d"; }
@@ -424,10 +429,11 @@ class ConvOp final : public Op {
 
   std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t, std::span<const ValueType>) const override {
     if (!relu_) {
-      return is_relu(consumer) ? std::make_shared<ConvOp>(shape_, algorithm_, bias_, true) : nullptr;
+      if (!is_relu(consumer)) return nullptr;
+      return std::make_shared<ConvOp>(shape_, algorithm_, ConvOptions{bias_, true, outer_picture_});
     }
     const auto* pool = dynamic_cast<const MaxPoolOp*>(&consumer);
-    if (pool == nullptr || !pool->training() || algorithm_ != ConvAlgorithm::kFirst) return nullptr;
+    if (pool == nullptr || !pool->training() || algorithm_ != ConvAlgorithm::kFirst || !outer_picture_) return nullptr;
     const kernels::PoolShape& p = pool->shape();
     const bool halving = p.window_h == 2 && p.window_w == 2 && p.stride_h == 2 && p.stride_w == 2 && p.pad_top == 0 &&
                          p.pad_left == 0 && p.out_height == p.height / 2 && p.out_width == p.width / 2;
@@ -466,7 +472,7 @@ class ConvOp final : public Op {
   }
   ConvShape shape_;
   ConvAlgorithm algorithm_;
-  bool bias_, relu_;
+  bool bias_, relu_, outer_picture_;
   std::size_t scratchpad_ = 0;
   std::vector<float> no_bias_;
 };
@@ -547,8 +553,8 @@ std::shared_ptr<const Packing> conv_kernel_packing(const ConvShape& shape, ConvA
 
 std::shared_ptr<const Packing> channel_packing(std::int64_t count) { return std::make_shared<ChannelPacking>(count); }
 
-std::shared_ptr<const Op> make_conv_op(const ConvShape& shape, ConvAlgorithm algorithm, bool bias) {
-  return std::make_shared<ConvOp>(shape, algorithm, bias, false);
+std::shared_ptr<const Op> make_conv_op(const ConvShape& shape, ConvAlgorithm algorithm, const ConvOptions& options) {
+  return std::make_shared<ConvOp>(shape, algorithm, options);
 }
 
 }  // namespace surefit

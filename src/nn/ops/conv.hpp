@@ -26,7 +26,14 @@ std::shared_ptr<const Packing> conv_kernel_packing(const kernels::ConvShape& sha
 // A vector of `count` channels padded with zeros to whole blocks.
 std::shared_ptr<const Packing> channel_packing(std::int64_t count);
 
-// Inputs: picture, kernel and, with `bias`, bias. Absorbs a relu, and on pictures a 2x2 max pool behind it.
-std::shared_ptr<const Op> make_conv_op(const kernels::ConvShape& shape, ConvAlgorithm algorithm, bool bias);
+struct ConvOptions {
+  bool bias = true;
+  bool relu = false;
+  // The picture comes from outside, so nobody will ever want its gradient.
+  bool outer_picture = false;
+};
+// Inputs: picture, kernel and, with `bias`, bias. Absorbs a relu, and on outer pictures a 2x2 max pool behind it.
+std::shared_ptr<const Op> make_conv_op(const kernels::ConvShape& shape, ConvAlgorithm algorithm,
+                                       const ConvOptions& options);
 
 }  // namespace surefit
