@@ -131,6 +131,8 @@ void Graph::set_nodes(std::vector<Node> nodes) {
     nodes_[i].id = static_cast<NodeId>(i);
     for (const ValueId id : nodes_[i].outputs) values_[static_cast<std::size_t>(id)].producer = nodes_[i].id;
   }
+  // A conversion whose node is gone must not be handed out again.
+  std::erase_if(conversions_, [&](const auto& entry) { return value(entry.second).producer == kNone; });
   for (Value& value : values_) {
     if (value.view_of != kNone) value.producer = values_[static_cast<std::size_t>(value.view_of)].producer;
   }

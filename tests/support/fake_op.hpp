@@ -2,6 +2,7 @@
 // Ops without arithmetic, for tests of the graph and the planner.
 #pragma once
 
+#include <fmt/format.h>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -35,7 +36,7 @@ class FakeOp final : public Op {
     for (std::size_t i = 0; i < builder.input_count(); ++i) {
       if (!builder.wants(i)) continue;
       Spec back;
-      back.kind = spec_.kind + "_backward";
+      back.kind = fmt::format("{}_backward", spec_.kind);
       back.outputs = {builder.type(builder.input(i))};
       if (!back.outputs[0].batched) back.traits.role = BatchRole::kReduction;
       builder.set_input_gradient(
@@ -46,7 +47,7 @@ class FakeOp final : public Op {
                                    std::span<const ValueType>) const override {
     if (spec_.absorbs.empty() || consumer.kind() != spec_.absorbs) return nullptr;
     Spec joint = spec_;
-    joint.kind += "+" + std::string(consumer.kind());
+    joint.kind = fmt::format("{}+{}", spec_.kind, consumer.kind());
     joint.absorbs.clear();
     return std::make_shared<FakeOp>(joint);
   }

@@ -91,7 +91,8 @@ class CrossEntropyLoss final : public LossImpl {
     CrossEntropy options = options_;
     ValueId root = prediction;
     const NodeId producer = graph.value(prediction).producer;
-    if (!options.logits && producer != kNone &&
+    // A flattened softmax is another function of its row: only the softmax of just this row may be looked through.
+    if (!options.logits && producer != kNone && graph.value(prediction).view_of == kNone &&
         dynamic_cast<const SoftmaxOp*>(graph.node(producer).op.get()) != nullptr) {
       options.logits = true;
       root = graph.node(producer).inputs[0];

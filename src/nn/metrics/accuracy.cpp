@@ -53,7 +53,8 @@ class AccuracyMetric final : public MetricImpl {
     }
     // Softmax does not change which score is the largest; reading its input lets it go unused.
     const NodeId producer = graph.value(prediction).producer;
-    if (producer != kNone && dynamic_cast<const SoftmaxOp*>(graph.node(producer).op.get()) != nullptr) {
+    if (producer != kNone && graph.value(prediction).view_of == kNone &&
+        dynamic_cast<const SoftmaxOp*>(graph.node(producer).op.get()) != nullptr) {
       prediction = graph.node(producer).inputs[0];
     }
     return graph.add1(std::make_shared<AccuracyOp>(spec.dtype == DType::kInt32), {prediction, labels}, "accuracy",

@@ -125,7 +125,8 @@ ValueId emit_conv(LayerBuilder& builder, const ConvShape& shape, ConvAlgorithm a
   std::vector<ValueId> inputs = {picture, kernel};
   if (bias != kNone) inputs.push_back(bias);
   if (algorithm == ConvAlgorithm::kFirst) {
-    return builder.emit1(make_first_conv_op(shape, bias != kNone), std::move(inputs));
+    const bool outer = builder.graph().value(picture).origin == Origin::kInput;
+    return builder.emit1(make_first_conv_op(shape, bias != kNone, outer), std::move(inputs));
   }
   if (algorithm == ConvAlgorithm::kWinograd) {
     inputs[1] = builder.emit1(make_winograd_weights_op(shape), {kernel});

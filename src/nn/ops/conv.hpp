@@ -33,12 +33,14 @@ std::shared_ptr<const Packing> conv_kernel_packing(const kernels::ConvShape& sha
 // A vector of `count` channels padded with zeros to whole blocks.
 std::shared_ptr<const Packing> channel_packing(std::int64_t count);
 
-// Emits the convolution; `bias` may be kNone. The result absorbs a relu, and on pictures a 2x2 max pool behind it.
+// Emits the convolution; `bias` may be kNone. The result absorbs a relu, and on the model's own
+// picture a 2x2 max pool behind it.
 ValueId emit_conv(LayerBuilder& builder, const kernels::ConvShape& shape, ConvAlgorithm algorithm, ValueId picture,
                   ValueId kernel, ValueId bias);
 
 // The families behind emit_conv. Inputs: picture, weights, then bias if there is one.
-std::shared_ptr<const Op> make_first_conv_op(const kernels::ConvShape& shape, bool bias);
+// `outer_picture`: it comes from outside, so nobody will ever want its gradient, and a 2x2 max pool may be absorbed.
+std::shared_ptr<const Op> make_first_conv_op(const kernels::ConvShape& shape, bool bias, bool outer_picture);
 // As above, with the kernel as last input for algorithms whose weights input is a transform of it.
 std::shared_ptr<const Op> make_blocked_conv_op(const kernels::ConvShape& shape, ConvAlgorithm algorithm, bool bias);
 // Kernel -> transformed weights U; its gradient leads back from the transformed domain.

@@ -173,8 +173,8 @@ class FirstPoolOp final : public Op {
 
 class FirstConvOp final : public Op {
  public:
-  FirstConvOp(const ConvShape& shape, bool bias, bool relu)
-      : shape_(shape), bias_(bias), relu_(relu), no_bias_(bias_count(shape), 0.0f) {}
+  FirstConvOp(const ConvShape& shape, bool bias, bool relu, bool outer_picture)
+      : shape_(shape), bias_(bias), relu_(relu), outer_picture_(outer_picture), no_bias_(bias_count(shape), 0.0f) {}
   std::string_view kind() const override { return relu_ ? "conv2d_relu" : "conv2d"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     return {ValueType::blocked({shape_.oh, shape_.ow, shape_.oc})};
@@ -202,9 +202,9 @@ class FirstConvOp final : public Op {
   }
 
   std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t, std::span<const ValueType>) const override {
-    if (!relu_) return is_relu(consumer) ? std::make_shared<FirstConvOp>(shape_, bias_, true) : nullptr;
+    if (!relu_) return is_relu(consumer) ? std::make_shared<FirstConvOp>(shape_, bias_, true, outer_picture_) : nullptr;
     const auto* pool = dynamic_cast<const MaxPoolOp*>(&consumer);
-    if (pool == nullptr || !pool->training()) return nullptr;
+    if (pool == nullptr || !pool->training() || !outer_picture_) return nullptr;
     const kernels::PoolShape& p = pool->shape();
     const bool halving = p.window_h == 2 && p.window_w == 2 && p.stride_h == 2 && p.stride_w == 2 && p.pad_top == 0 &&
                          p.pad_left == 0 && p.out_height == p.height / 2 && p.out_width == p.width / 2;
@@ -234,14 +234,14 @@ class FirstConvOp final : public Op {
 
  private:
   ConvShape shape_;
-  bool bias_, relu_;
+  bool bias_, relu_, outer_picture_;
   std::vector<float> no_bias_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Op> make_first_conv_op(const ConvShape& shape, bool bias) {
-  return std::make_shared<FirstConvOp>(shape, bias, false);
+std::shared_ptr<const Op> make_first_conv_op(const ConvShape& shape, bool bias, bool outer_picture) {
+  return std::make_shared<FirstConvOp>(shape, bias, false, outer_picture);
 }
 
 }  // namespace surefit

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "surefit/model.hpp"
+
+#include "support/fake_op.hpp"
+#include "train/model_impl.hpp"
+
+namespace surefit {
+namespace {
+
+std::vector<std::string> kinds(const Graph& graph, Phase phase = Phase::kForward) {
+  std::vector<std::string> result;
+  for (const Node& node : graph.nodes()) {
+    if (node.phase == phase) result.emplace_back(node.op->kind());
+  }
+  return result;
+}
+
+using Kinds = std::vector<std::string>;
+
+Program train_program(const Model& model, const Loss& loss = "sparse_categorical_crossentropy") {
+  const Compiled compiled = {"sgd", loss, {}};
+  return Program(model.impl().network, &compiled, Program::Purpose::kTrain);
+}
+
+struct FakeChain {
+  Graph graph{fake_structural_ops()};
+  ValueId x, a, b;
+  FakeChain() {
+    x = graph.add_input("x", batched_floats(8));
+    a = graph.add1(fake({.kind = "a", .outputs = {batched_floats(8)}, .absorbs = "b"}), {x}, "a",
+                   Phase::kForward);
+    b = graph.add1(fake({.kind = "b", .outputs = {batched_floats(8)}}), {a}, "b", Phase::kForward);
+    graph.keep(b);
+  }
+};
+
+TEST(Fuse, JoinsAProducerWithItsOnlyReader) {
+  FakeChain chain;
+  fuse(chain.graph);
+  EXPECT_EQ(kinds(chain.graph), (Kinds{"a+b"}));
+  EXPECT_EQ(chain.graph.nodes()[0].inputs, std::vector<ValueId>{chain.x});
+  EXPECT_EQ(chain.graph.nodes()[0].outputs, std::vector<ValueId>{chain.b});  // value ids stay
+  chain.graph.check();
+}
+
+TEST(Fuse, ASecondReaderPreventsIt) {
+  FakeChain chain;
+  chain.graph.keep(chain.graph.add1(fake({.kind = "c", .outputs = {batched_floats(8)}}), {chain.a},
+                                    "c", Phase::kForward));
+  fuse(chain.graph);
+  EXPECT_EQ(kinds(chain.graph), (Kinds{"a", "b", "c"}));
+}
+
+TEST(Fuse, AKeptValuePreventsIt) {
+  FakeChain chain;
+  chain.graph.keep(chain.graph.add_view(chain.a, batched_floats(8), "view"));
+  fuse(chain.graph);
+  EXPECT_EQ(kinds(chain.graph), (Kinds{"a", "b"}));
+}
+
+TEST(Fuse, ReadingTwicePreventsIt) {
+  Graph graph(fake_structural_ops());
+  const ValueId x = graph.add_input("x", batched_floats(8));
+  const ValueId a = graph.add1(fake({.kind = "a", .outputs = {batched_floats(8)}, .absorbs = "b"}),
+                               {x}, "a", Phase::kForward);
+  graph.keep(graph.add1(fake({.kind = "b", .outputs = {batched_floats(8)}}), {a, a}, "b",
+                        Phase::kForward));
+  fuse(graph);
+  EXPECT_EQ(kinds(graph), (Kinds{"a", "b"}));
+}
+
+Symbol first_block(const Symbol& x) {
+  return Layer(MaxPooling2D{})(
+      Layer(Conv2D{.filters = 8, .kernel_size = 3, .activation = "relu"})(x));
+}
+Symbol head(const Symbol& x) {
+  return Layer(Dense{.units = 3, .activation = "softmax"})(Layer(Flatten{})(x));
+}
+
+TEST(Fuse, AFirstBlockOnAPictureIsOneNode) {
+  const Symbol x = Input({12, 12, 3});
+  const Model model(x, head(first_block(x)));
+  const Program program = train_program(model);
+  EXPECT_EQ(kinds(program.graph()), (Kinds{"conv2d_relu_max_pool", "dense", "cross_entropy"}));
+  EXPECT_EQ(kinds(program.graph(), Phase::kUpdate).size(), 4u);
+}
+
+TEST(Fuse, AWideFirstBlockKeepsItsPool) {
+  const Symbol x = Input({12, 12, 9});
+  const Model model(x, head(first_block(x)));
+  EXPECT_EQ(kinds(train_program(model).graph()),
+            (Kinds{"to_blocked", "conv2d_relu", "max_pool", "dense", "cross_entropy"}));
+}
+
+TEST(Fuse, ASecondReaderOfTheConvolutionKeepsItsPool) {
+  const Symbol x = Input({12, 12, 3});
+  const Symbol conv = Layer(Conv2D{.filters = 8, .kernel_size = 3, .activation = "relu"})(x);
+  const Symbol pooled = Layer(MaxPooling2D{})(conv), average = Layer(AveragePooling2D{})(conv);
+  const Model model(x, head(Layer(Add{})({pooled, average})));
+  const Kinds got = kinds(train_program(model).graph());
+  EXPECT_EQ(got[0], "conv2d_relu");
+  EXPECT_NE(std::find(got.begin(), got.end(), "max_pool"), got.end());
+}
+
+TEST(Fuse, BatchNormalizationTakesTheResidualAndTheRelu) {
+  const Symbol x = Input({8, 8, 8});
+  const Symbol conv = Layer(Conv2D{.filters = 8, .kernel_size = 3, .padding = "same"})(x);
+  const Symbol sum = Layer(Add{})({Layer(BatchNormalization{})(conv), x});
+  const Model model(x, head(Layer(ReLU{})(sum)));
+  const Kinds got = kinds(train_program(model).graph());
+  EXPECT_NE(std::find(got.begin(), got.end(), "batch_norm_add_relu"), got.end());
+  EXPECT_EQ(std::find(got.begin(), got.end(), "add"), got.end());
+}
+
+// A plain picture of few channels in the middle of a network: its gradient is needed, so the block
+// must stay apart.
+TEST(Fuse, AFirstBlockBehindParametersStillTrains) {
+  const Symbol x = Input({12, 12, 3});
+  const Symbol plain = Layer(Softmax{})(Layer(Conv2D{.filters = 4, .kernel_size = 1})(x));
+  const Model model(x, head(first_block(plain)));
+  EXPECT_NO_THROW(train_program(model));
+}
+
+}  // namespace
+}  // namespace surefit

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers against Keras's update rules in double, and against torch's runs
+// (tools/goldens/generate.py).
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "base/philox.hpp"
+#include "interop/npy.hpp"
+#include "support/optimizer_rig.hpp"
+
+namespace surefit {
+namespace {
+
+// More than one task's worth of elements, and not a multiple of any vector.
+constexpr std::int64_t kCount = (1 << 15) + 13;
+constexpr int kSteps = 6;
+
+Tensor random_values(std::uint64_t seed) {
+  const Philox stream(seed, Purpose::kTest, 0, 0, 0);
+  Tensor tensor(Shape{kCount});
+  for (std::size_t i = 0; i < tensor.count(); ++i)
+    tensor.values<float>()[i] = stream.uniform(i) * 2 - 1;
+  return tensor;
+}
+
+std::vector<Tensor> random_gradients() {
+  std::vector<Tensor> gradients;
+  for (std::uint64_t step = 0; step < kSteps; ++step)
+    gradients.push_back(random_values(100 + step));
+  return gradients;
+}
+
+// One element: (weight, gradient, step from 1, state) -> weight.
+using Rule = std::function<double(double, double, int, std::vector<double>&)>;
+
+// Weights move by at most about one learning rate a step: 1e-6 of a weight of 1 is the rounding of
+// six steps.
+void expect_follows(const Optimizer& optimizer, const Rule& rule, const OptimizerRun& run = {}) {
+  const Tensor start = random_values(1);
+  const std::vector<Tensor> gradients = random_gradients();
+  const std::vector<Tensor> got = run_optimizer(optimizer, start, gradients, run);
+  for (std::size_t i = 0; i < start.count(); i += i < 64 ? 1 : 997) {
+    double weight = static_cast<double>(start.values<float>()[i]);
+    std::vector<double> state(3, 0.0);
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      const double gradient =
+          static_cast<double>(gradients[step].values<float>()[i]) / run.loss_scale;
+      weight = rule(weight, gradient, static_cast<int>(step) + 1, state);
+      ASSERT_NEAR(got[step].values<float>()[i], weight, 1e-6)
+          << "element " << i << " step " << step;
+    }
+  }
+}
+
+Rule sgd_rule(double lr, double momentum, bool nesterov) {
+  return [=](double w, double g, int, std::vector<double>& state) {
+    if (momentum == 0) return w - lr * g;
+    double& v = state[0];
+    v = momentum * v - lr * g;
+    return nesterov ? w + momentum * v - lr * g : w + v;
+  };
+}
+
+Rule adam_rule(const Adam& spec, double lr) {
+  return [=](double w, double g, int step, std::vector<double>& state) {
+    double &m = state[0], &v = state[1], &most = state[2];
+    m += (g - m) * (1 - spec.beta_1);
+    v += (g * g - v) * (1 - spec.beta_2);
+    most = std::max(most, v);
+    const double alpha =
+        lr * std::sqrt(1 - std::pow(spec.beta_2, step)) / (1 - std::pow(spec.beta_1, step));
+    return w - m * alpha / (std::sqrt(spec.amsgrad ? most : v) + spec.epsilon);
+  };
+}
+
+TEST(SgdTest, FollowsItsRule) {
+  expect_follows(SGD{}, sgd_rule(0.01, 0, false));
+  expect_follows(SGD{.learning_rate = 0.1, .momentum = 0.9}, sgd_rule(0.1, 0.9, false));
+  expect_follows(SGD{.learning_rate = 0.1, .momentum = 0.9, .nesterov = true},
+                 sgd_rule(0.1, 0.9, true));
+}
+
+TEST(AdamTest, FollowsItsRule) {
+  expect_follows(Adam{}, adam_rule({}, 0.001));
+  const Adam quick = {.learning_rate = 0.02, .beta_1 = 0.5, .beta_2 = 0.9, .epsilon = 1e-3};
+  expect_follows(quick, adam_rule(quick, 0.02));
+  const Adam amsgrad = {.learning_rate = 0.01, .beta_2 = 0.6, .amsgrad = true};
+  expect_follows(amsgrad, adam_rule(amsgrad, 0.01));
+}
+
+TEST(OptimizerTest, TheStepsLearningRateAndLossScaleCount) {
+  expect_follows(SGD{.momentum = 0.5}, sgd_rule(0.03, 0.5, false),
+                 {.learning_rate = 0.03, .loss_scale = 8});
+  expect_follows(Adam{}, adam_rule({}, 0.003), {.learning_rate = 0.003, .loss_scale = 8});
+}
+
+TEST(OptimizerTest, TheSameBitsOnAnyThreads) {
+  const Optimizer optimizers[] = {SGD{.momentum = 0.9, .nesterov = true}, Adam{.amsgrad = true}};
+  for (const Optimizer& optimizer : optimizers) {
+    const Tensor base = run_optimizer(optimizer, random_values(1), random_gradients()).back();
+    for (int threads = 2; threads <= 4; ++threads) {
+      const Tensor got =
+          run_optimizer(optimizer, random_values(1), random_gradients(), {.threads = threads})
+              .back();
+      EXPECT_TRUE(std::equal(got.raw().begin(), got.raw().end(), base.raw().begin()))
+          << threads << " threads";
+    }
+  }
+}
+
+TEST(OptimizerTest, ConfigurationsAreChecked) {
+  EXPECT_THROW(Optimizer(SGD{.learning_rate = -1}), ConfigError);
+  EXPECT_THROW(Optimizer(SGD{.learning_rate = std::nan("")}), ConfigError);
+  EXPECT_THROW(Optimizer(SGD{.momentum = 1.5}), ConfigError);
+  EXPECT_THROW(Optimizer(Adam{.beta_1 = 1}), ConfigError);
+  EXPECT_THROW(Optimizer(Adam{.beta_2 = -0.1}), ConfigError);
+  EXPECT_THROW(Optimizer("adamm"), ConfigError);
+  const Optimizer adam = Optimizer::from_config("Adam", {{"learning_rate", ConfigValue(0.5)}});
+  EXPECT_EQ(Optimizer::from_config(adam.class_name(), adam.config()).config(), adam.config());
+  try {
+    Optimizer::from_config("sgd", {{"momentums", ConfigValue(0.5)}});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("momentums"), std::string::npos);
+  }
+}
+
+// The generator gives torch Keras's epsilon, so the rules are the same and only float32 rounding is
+// left.
+TEST(OptimizerGoldens, AgreeWithTorch) {
+  const NpzFile file =
+      NpzFile::open(Env::posix(), std::string(SUREFIT_TEST_DATA) + "/goldens/optimizers.npz");
+  const Tensor start = file.read("start"), all = file.read("gradients");
+  std::vector<Tensor> gradients;
+  for (std::int64_t step = 0; step < all.shape()[0]; ++step) {
+    gradients.push_back(all.slice(step, step + 1).reshape(start.shape()));
+  }
+  const std::pair<const char*, Optimizer> cases[] = {
+      {"sgd", SGD{.learning_rate = 0.05}},
+      {"sgd_momentum", SGD{.learning_rate = 0.05, .momentum = 0.9}},
+      {"sgd_nesterov", SGD{.learning_rate = 0.05, .momentum = 0.9, .nesterov = true}},
+      {"adam", Adam{.learning_rate = 0.001}},
+      {"adam_amsgrad", Adam{.learning_rate = 0.01, .beta_1 = 0.8, .beta_2 = 0.9, .amsgrad = true}}};
+  for (const auto& [name, optimizer] : cases) {
+    const std::vector<Tensor> got = run_optimizer(optimizer, start, gradients);
+    const Tensor expected = file.read(name);
+    ASSERT_EQ(expected.shape(), start.shape().prepend(static_cast<std::int64_t>(gradients.size())));
+    for (std::size_t step = 0; step < got.size(); ++step) {
+      for (std::size_t i = 0; i < start.count(); ++i) {
+        ASSERT_NEAR(got[step].values<float>()[i],
+                    expected.values<float>()[step * start.count() + i], 1e-6)
+            << name << " step " << step << " element " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace surefit

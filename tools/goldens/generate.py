@@ -1,0 +1,164 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes tests/data/goldens/*.npz from torch, in Keras's layouts. Needs Debian's python3-torch; the tests do not.
+
+Every file records the torch version and the seed. Torch computes in float64, so that the goldens carry no rounding of
+their own; they are stored as float32.
+"""
+import pathlib
+
+import numpy
+import torch
+from torch.nn import functional
+
+SEED = 20240117
+OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "goldens"
+BATCH = 3
+
+
+def uniform(*shape):
+    # Rounded to float32 first: both sides must start from the same numbers.
+    return (torch.rand(*shape) * 2 - 1).double().requires_grad_()
+
+
+def keras(tensor):
+    """(n, c, h, w) -> (n, h, w, c)."""
+    return tensor.detach().permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor.detach()
+
+
+def save(name, arrays):
+    OUT.mkdir(parents=True, exist_ok=True)
+    plain = {key: numpy.ascontiguousarray(numpy.asarray(value)) for key, value in arrays.items()}
+    plain = {key: value.astype(numpy.float32) if value.dtype == numpy.float64 else value for key, value in plain.items()}
+    plain["seed"] = numpy.array([SEED], dtype=numpy.int64)
+    plain["torch_version"] = numpy.frombuffer(torch.__version__.encode(), dtype=numpy.uint8)
+    numpy.savez_compressed(OUT / f"{name}.npz", **plain)
+
+
+def same_pads(size, kernel, stride, dilation):
+    reach = (kernel - 1) * dilation + 1
+    total = max(0, (-(-size // stride) - 1) * stride + reach - size)
+    return total // 2, total - total // 2
+
+
+def pad_same(x, kernel, stride, dilation=(1, 1), value=0.0):
+    top, bottom = same_pads(x.shape[2], kernel[0], stride[0], dilation[0])
+    left, right = same_pads(x.shape[3], kernel[1], stride[1], dilation[1])
+    return functional.pad(x, (left, right, top, bottom), value=value)
+
+
+def backward(arrays, y, inputs):
+    """Adds the output, a random projection and the gradients of <projection, y> to the arrays."""
+    projection = (torch.rand_like(y) * 2 - 1).float().double()
+    (y * projection).sum().backward()
+    arrays["y"] = keras(y)
+    arrays["dy"] = keras(projection)
+    for name, (value, layout) in inputs.items():
+        arrays[name] = layout(value.detach())
+        arrays["d" + name] = layout(value.grad)
+
+
+def hwio(kernel):
+    return kernel.permute(2, 3, 1, 0)
+
+
+def conv(name, size, channels, filters, kernel, stride=(1, 1), dilation=(1, 1), same=False):
+    x, w, b = uniform(BATCH, channels, *size), uniform(filters, channels, *kernel), uniform(filters)
+    padded = pad_same(x, kernel, stride, dilation) if same else x
+    y = functional.conv2d(padded, w, b, stride=stride, dilation=dilation)
+    arrays = {}
+    backward(arrays, y, {"x": (x, keras), "kernel": (w, hwio), "bias": (b, lambda t: t)})
+    save(name, arrays)
+
+
+def pool(name, size, channels, window, stride, same, average):
+    x = uniform(BATCH, channels, *size)
+    if average:
+        # Padded positions do not count: divide the sums by the number of real pixels under each window.
+        ones = pad_same(torch.ones_like(x), window, stride) if same else torch.ones_like(x)
+        padded = pad_same(x, window, stride) if same else x
+        y = functional.avg_pool2d(padded, window, stride) / functional.avg_pool2d(ones, window, stride)
+    else:
+        padded = pad_same(x, window, stride, value=-1e30) if same else x
+        y = functional.max_pool2d(padded, window, stride)
+    arrays = {}
+    backward(arrays, y, {"x": (x, keras)})
+    save(name, arrays)
+
+
+def batch_norm():
+    x, gamma, beta = uniform(BATCH, 13, 4, 5), uniform(13), uniform(13)
+    mean, variance = torch.rand(13).double(), torch.rand(13).double() + 0.5
+    arrays = {"moving_mean": mean.clone(), "moving_variance": variance.clone()}
+    arrays["y_inference"] = keras(functional.batch_norm(x, mean, variance, gamma, beta, training=False, eps=1e-3))
+    y = functional.batch_norm(x, None, None, gamma, beta, training=True, eps=1e-3)
+    backward(arrays, y, {"x": (x, keras), "gamma": (gamma, lambda t: t), "beta": (beta, lambda t: t)})
+    save("batch_norm", arrays)
+
+
+def dense():
+    x, w, b = uniform(BATCH, 37), uniform(11, 37), uniform(11)
+    y = torch.relu(functional.linear(x, w, b))
+    arrays = {}
+    backward(arrays, y, {"x": (x, lambda t: t), "kernel": (w, lambda t: t.T), "bias": (b, lambda t: t)})
+    save("dense_relu", arrays)
+
+
+def cross_entropy():
+    logits = ((torch.rand(6, 10) * 10 - 5).double()).requires_grad_()
+    labels = torch.randint(0, 10, (6,))
+    arrays = {"labels": labels.to(torch.int32), "losses": functional.cross_entropy(logits, labels, reduction="none").detach()}
+    functional.cross_entropy(logits, labels).backward()
+    arrays["logits"], arrays["dlogits"] = logits.detach(), logits.grad.clone()
+    logits.grad = None
+    arrays["losses_smooth"] = functional.cross_entropy(logits, labels, reduction="none", label_smoothing=0.1).detach()
+    functional.cross_entropy(logits, labels, label_smoothing=0.1).backward()
+    arrays["dlogits_smooth"] = logits.grad
+    save("cross_entropy", arrays)
+
+
+def optimizers():
+    start = (torch.rand(57) * 2 - 1).double()
+    gradients = (torch.rand(5, 57) * 2 - 1).double()
+    arrays = {"start": start, "gradients": gradients}
+    kinds = {
+        "sgd": lambda w: torch.optim.SGD([w], lr=0.05),
+        "sgd_momentum": lambda w: torch.optim.SGD([w], lr=0.05, momentum=0.9),
+        "sgd_nesterov": lambda w: torch.optim.SGD([w], lr=0.05, momentum=0.9, nesterov=True),
+        "adam": lambda w: torch.optim.Adam([w], lr=0.001),
+        "adam_amsgrad": lambda w: torch.optim.Adam([w], lr=0.01, betas=(0.8, 0.9), amsgrad=True),
+    }
+    for name, make in kinds.items():
+        weights = start.clone().requires_grad_()
+        optimizer, steps = make(weights), []
+        for step, gradient in enumerate(gradients, start=1):
+            weights.grad = gradient.clone()
+            for group in optimizer.param_groups:
+                if "betas" in group:
+                    # Torch adds epsilon behind the bias correction, Keras before it; this makes them one rule.
+                    group["eps"] = 1e-7 / (1 - group["betas"][1] ** step) ** 0.5
+            optimizer.step()
+            steps.append(weights.detach().clone())
+        arrays[name] = torch.stack(steps)
+    save("optimizers", arrays)
+
+
+def main():
+    torch.manual_seed(SEED)
+    conv("conv_valid", (8, 7), 3, 13, (3, 3))
+    conv("conv_same", (7, 6), 13, 8, (3, 3), same=True)
+    conv("conv_stride", (9, 8), 8, 5, (3, 3), stride=(2, 2), same=True)
+    conv("conv_dilated", (9, 9), 5, 8, (3, 3), dilation=(2, 2))
+    conv("conv_dilated_same", (7, 8), 8, 3, (3, 3), dilation=(2, 2), same=True)
+    pool("max_pool_valid", (7, 6), 5, (2, 2), (2, 2), same=False, average=False)
+    pool("max_pool_same", (7, 6), 13, (3, 3), (2, 2), same=True, average=False)
+    pool("average_pool_valid", (6, 7), 8, (3, 2), (2, 2), same=False, average=True)
+    pool("average_pool_same", (7, 6), 3, (3, 3), (2, 2), same=True, average=True)
+    batch_norm()
+    dense()
+    cross_entropy()
+    optimizers()
+
+
+if __name__ == "__main__":
+    main()
