@@ -15,14 +15,11 @@ constexpr const char* kHelp = R"(surefit: CNN training that fits, survives and e
 usage: surefit VERB [options]        surefit VERB --help tells more
 
 training
-  train      train a model; supervised, resumable
+  train      train a model, under the guard
   evaluate   measure a trained model on data
   predict    run a trained model
-  plan       show the memory plan before anything runs
   summary    layers, shapes and parameters of a model
-  model      make, convert or check model files
-  data       look at a data source
-  inspect    tell what a checkpoint holds, and verify it
+  model      write a model as Keras's JSON
 
 supervision
   run        run any command under the guard:  surefit run -- python3 train.py

@@ -32,9 +32,11 @@ std::vector<std::vector<int>> find_conflicts(const std::vector<PackItem>& items)
   return conflicts;
 }
 
-// Places items in the given order, each into the tightest gap between those already placed.
+enum class Fit { kTightest, kLowest };  // which of the gaps that are large enough
+
+// Places items in the given order, each into a gap between those already placed.
 std::size_t place(std::vector<PackItem>& items, const std::vector<int>& order,
-                  const std::vector<std::vector<int>>& conflicts) {
+                  const std::vector<std::vector<int>>& conflicts, Fit fit) {
   constexpr std::size_t kUnplaced = std::numeric_limits<std::size_t>::max();
   for (PackItem& item : items) item.offset = kUnplaced;
   std::size_t arena = 0;
@@ -55,6 +57,7 @@ std::size_t place(std::vector<PackItem>& items, const std::vector<int>& order,
       if (from > end && from - end >= bytes && from - end < best_gap) {
         best_gap = from - end;
         best = end;
+        if (fit == Fit::kLowest) break;
       }
       end = std::max(end, to);
     }
@@ -93,18 +96,22 @@ std::size_t pack(std::vector<PackItem>& items) {
 
   std::vector<int> best_order;
   std::size_t best = std::numeric_limits<std::size_t>::max();
-  const auto attempt = [&](const std::vector<int>& candidate) {
-    const std::size_t arena = place(items, candidate, conflicts);
+  Fit best_fit = Fit::kTightest;
+  const auto attempt = [&](const std::vector<int>& candidate, Fit fit) {
+    const std::size_t arena = place(items, candidate, conflicts, fit);
     // Equals are taken too: the climb crosses plateaus, where most small graphs get stuck otherwise.
     if (arena > best) return;
     best = arena;
     best_order = candidate;
+    best_fit = fit;
   };
   const auto by = [&](const auto& key) {
     std::vector<int> candidate = order;
     std::stable_sort(candidate.begin(), candidate.end(),
                      [&](int a, int b) { return key(items[static_cast<std::size_t>(a)], a) > key(items[static_cast<std::size_t>(b)], b); });
-    attempt(candidate);
+    for (const Fit fit : {Fit::kTightest, Fit::kLowest}) {
+      if (best > bound) attempt(candidate, fit);
+    }
   };
   const auto duration = [](const PackItem& item) { return static_cast<double>(item.last - item.first + 1); };
   by([](const PackItem& item, int) { return static_cast<double>(item.bytes); });
@@ -126,7 +133,7 @@ std::size_t pack(std::vector<PackItem>& items) {
   // About constant work: a placement costs its conflicts, which grow with the square of the items.
   const std::size_t budget = std::clamp<std::size_t>(40000000 / (items.size() * items.size() + 1), 150, 4000);
   for (std::uint64_t attempt_index = 0; best > bound && attempt_index < budget; ++attempt_index) {
-    place(items, best_order, conflicts);
+    place(items, best_order, conflicts, best_fit);
     std::vector<int> candidate = best_order;
     std::size_t highest = 0;
     for (std::size_t i = 0; i < candidate.size(); ++i) {
@@ -140,9 +147,9 @@ std::size_t pack(std::vector<PackItem>& items) {
     const int moved = candidate[highest];
     candidate.erase(candidate.begin() + static_cast<std::ptrdiff_t>(highest));
     candidate.insert(candidate.begin() + static_cast<std::ptrdiff_t>(to), moved);
-    attempt(candidate);
+    attempt(candidate, best_fit);
   }
-  place(items, best_order, conflicts);
+  place(items, best_order, conflicts, best_fit);
   return best == std::numeric_limits<std::size_t>::max() ? 0 : best;
 }
 

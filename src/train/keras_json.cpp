@@ -111,10 +111,10 @@ Layer read_layer(const Json& entry, const JsonWhere& where) {
   try {
     return make_layer_from_config(class_name, name, trainable, fields, where.file() + ": " + name);
   } catch (const ConfigError& error) {
-    // A layer knows its class; the reader of the file needs to know which layer of which file.
+    // A layer's constructor knows its class only; a user with many of them needs the file and the name.
     std::string text = error.what();
-    const std::string class_prefix = "[" + class_name + "] ";
-    if (text.rfind(class_prefix, 0) == 0) text = fmt::format("[{}: {}] {}", where.file(), name, text.substr(class_prefix.size()));
+    const std::string own = fmt::format("[{}]", class_name);
+    if (text.starts_with(own)) text.replace(0, own.size(), fmt::format("[{}: {}]", where.file(), name));
     throw DataError(text, where.file());
   }
 }

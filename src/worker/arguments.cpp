@@ -53,7 +53,7 @@ std::int64_t parse_count(const std::string& text, const std::string& what, std::
 }
 
 // Bytes are brightness; networks want them near one.
-Dataset scale_bytes(Dataset samples) {
+Dataset scale_bytes(const Dataset& samples) {
   return samples.map(
       [](Sample& sample) {
         const Dims dims = sample[0].dims();

@@ -83,16 +83,20 @@ class TerminalProgress final : public Callback {
     const std::int64_t step = state.step() - first_step_, total = state.steps_per_epoch();
     const double elapsed = monotonic_seconds() - started_;
     line_.clear();
-    line_.add("\r{}/{} ", step, total);
-    if (total > 0) {
-      constexpr std::int64_t kWidth = 24;
-      const std::int64_t full = std::min(kWidth, step * kWidth / total);
+    line_.add("\r{}", step);
+    if (total > 0) line_.add("/{}", total);
+    line_.add(" ");
+    const std::size_t columns = terminal_columns();
+    // The bar gives way to the numbers: a short one on narrow terminals, none once the epoch is over.
+    if (total > 0 && !done) {
+      const std::int64_t width = columns >= 110 ? 24 : 10;
+      const std::int64_t full = std::min(width, step * width / total);
       line_.add("[");
-      for (std::int64_t i = 0; i < kWidth; ++i) line_.add("{}", i < full ? '=' : i == full ? '>' : '.');
+      for (std::int64_t i = 0; i < width; ++i) line_.add("{}", i < full ? '=' : i == full ? '>' : '.');
       line_.add("]");
     }
     if (done || total == 0) {
-      line_.add(" {}s", static_cast<std::int64_t>(std::lround(elapsed)));
+      line_.add("- {:.1f}s", elapsed);
     } else {
       const double left = step > 0 ? elapsed / static_cast<double>(step) * static_cast<double>(total - step) : 0;
       line_.add(" ETA {}s", static_cast<std::int64_t>(std::lround(left)));
@@ -100,7 +104,7 @@ class TerminalProgress final : public Callback {
     line_.add(" - {:.0f} img/s", state.images_per_second());
     line_.add_logs(logs);
     add_memory(line_);
-    line_.truncate(terminal_columns());
+    if (!done) line_.truncate(columns);  // a wrapped line cannot be drawn over; the last one may wrap
     line_.add("\x1b[K");
     line_.write(STDERR_FILENO);
   }

@@ -117,7 +117,7 @@ int train_verb(const Arguments& arguments) {
     compile.metrics.emplace_back(metric);
   }
   model.compile(std::move(compile));
-  model.initialize(options.seed);
+  if (options.seed != 0) model.initialize(options.seed);  // a new model has seed 0
   if (!options.init.empty()) model.load_weights(options.init);
 
   FitOptions fit;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/ops/conv.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.hpp"
@@ -63,7 +64,17 @@ class ConvKernelPacking final : public Packing {
     for (int h = 0; h < s_.kh; ++h) {
       for (int w = 0; w < s_.kw; ++w) {
         for (int i = 0; i < s_.ic / s_.groups; ++i) {
-          for (int o = 0; o < s_.oc; ++o) visit(keras++, engine_index(s_, algorithm_, h, w, i, o));
+          // Lanes of a block lie side by side unless they belong to different groups; the index is too dear to be
+          // asked for every one of ten million weights.
+          for (int o = 0; o < s_.oc; o += 8) {
+            const int lanes = std::min(8, s_.oc - o), per_group = s_.oc / s_.groups;
+            const bool together = o / per_group == (o + lanes - 1) / per_group;
+            const std::size_t first = engine_index(s_, algorithm_, h, w, i, o);
+            for (int lane = 0; lane < lanes; ++lane) {
+              visit(keras++, together ? first + static_cast<std::size_t>(lane)
+                                      : engine_index(s_, algorithm_, h, w, i, o + lane));
+            }
+          }
         }
       }
     }
