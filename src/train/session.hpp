@@ -23,6 +23,7 @@ class Feed {
        std::string name = "data");
 
   data::BatchReader& reader() { return reader_; }
+  const data::BatchReader& reader() const { return reader_; }
   std::int64_t batch() const { return batch_; }
   // Points the feed at the memory of the bound program.
   void bind(const Executable& executable);

@@ -130,7 +130,7 @@ std::unique_ptr<Executable> Trainer::bind(const Program& program, Plan plan) {
 }
 
 std::int64_t Trainer::steps_per_epoch() const {
-  const auto batches = const_cast<Feed&>(train_feed_).reader().batches();
+  const auto batches = train_feed_.reader().batches();
   return batches && *batches != kInfiniteCardinality ? static_cast<std::int64_t>(*batches) : 0;
 }
 
