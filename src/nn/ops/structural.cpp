@@ -15,25 +15,17 @@ struct Picture {
 
 Picture picture_of(const Shape& shape) { return {shape[0] * shape[1], shape[2]}; }
 
-void plain_to_blocked(const Picture& picture, const float* plain, float* blocked) {
-  for (std::int64_t block = 0; block * kChannelBlock < picture.channels; ++block) {
-    float* out = blocked + block * picture.pixels * kChannelBlock;
-    for (std::int64_t pixel = 0; pixel < picture.pixels; ++pixel) {
-      for (std::int64_t lane = 0; lane < kChannelBlock; ++lane) {
-        const std::int64_t channel = block * kChannelBlock + lane;
-        out[pixel * kChannelBlock + lane] = channel < picture.channels ? plain[pixel * picture.channels + channel] : 0;
-      }
-    }
-  }
-}
-
-void blocked_to_plain(const Picture& picture, const float* blocked, float* plain) {
-  for (std::int64_t channel = 0; channel < picture.channels; ++channel) {
-    const float* in = blocked + channel / kChannelBlock * picture.pixels * kChannelBlock + channel % kChannelBlock;
-    for (std::int64_t pixel = 0; pixel < picture.pixels; ++pixel) {
-      plain[pixel * picture.channels + channel] = in[pixel * kChannelBlock];
-    }
-  }
+void convert(const Picture& picture, bool to_blocked, const Task& task) {
+  kernels::PictureArgs args;
+  args.channels = picture.channels;
+  args.pixels = picture.pixels;
+  args.src = task.inputs[0].at(task.begin);
+  args.src_stride = float_stride(task.inputs[0]);
+  args.dst = task.outputs[0].at(task.begin);
+  args.dst_stride = float_stride(task.outputs[0]);
+  args.sample_end = task.end - task.begin;
+  const auto& layout = kernels::table().layout;
+  (to_blocked ? layout.picture_to_blocked : layout.blocked_to_picture)(args);
 }
 
 class ConvertOp final : public Op {
@@ -63,11 +55,7 @@ class ConvertOp final : public Op {
                                int) const override {
     const Picture picture = picture_of(to_ == Layout::kBlocked ? outputs[0].picture : inputs[0].picture);
     const bool to_blocked = to_ == Layout::kBlocked;
-    return make_kernel("own", [picture, to_blocked](const Task& task) {
-      for (std::int64_t n = task.begin; n < task.end; ++n) {
-        (to_blocked ? plain_to_blocked : blocked_to_plain)(picture, task.inputs[0].at(n), task.outputs[0].at(n));
-      }
-    });
+    return make_kernel("own", [picture, to_blocked](const Task& task) { convert(picture, to_blocked, task); });
   }
 
   void gradient(GradientBuilder& builder) const override {
@@ -92,11 +80,7 @@ class ConvertOp final : public Op {
     OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override { return {}; }
     std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
       const Picture picture = picture_of(type_.picture);
-      return make_kernel("own", [picture](const Task& task) {
-        for (std::int64_t n = task.begin; n < task.end; ++n) {
-          plain_to_blocked(picture, task.inputs[0].at(n), task.outputs[0].at(n));
-        }
-      });
+      return make_kernel("own", [picture](const Task& task) { convert(picture, true, task); });
     }
 
    private:
