@@ -55,10 +55,15 @@ class MeteredScope {
   std::uint64_t bytes_;
 };
 
+// kSource: the data themselves, there before the pipeline. kFixed: taken once. kMetered: drawn from
+// the reader's meter. kCache: as much as there is room for.
+enum class Residence { kSource, kFixed, kMetered, kCache };
+
 // A buffer that stays resident while a pipeline runs, for the plan's ledger.
 struct LedgerEntry {
   std::string name;
   std::uint64_t bytes = 0;
+  Residence residence = Residence::kFixed;
 };
 
 // An element of a node: the `index`-th of its `pass`-th run through. Passes count from 0.
@@ -81,7 +86,7 @@ class StreamResizer;
 // The pool and one worker for each of its threads.
 struct Team {
   ThreadPool* pool = nullptr;
-  std::vector<Worker>* workers = nullptr;
+  std::vector<Worker>* workers = nullptr;  // as many as threads, or fewer
 };
 
 // What one thread works with: reusable samples for inner nodes, the run's seed, and its clock
@@ -205,6 +210,11 @@ class Node : public std::enable_shared_from_this<Node> {
   }  // what a prefetch verb asks for; AUTOTUNE or batches
 
   virtual std::vector<LedgerEntry> buffers() const { return {}; }
+  // Of a source: up to `count` samples that take most memory to prepare, where that can be told
+  // without reading them.
+  virtual std::vector<std::uint64_t> heaviest(std::uint64_t) const { return {}; }
+  // Of a source: reading a sample costs no more than copying it, so keeping copies gains nothing.
+  virtual bool only_copies() const { return false; }
 
  private:
   std::vector<std::shared_ptr<const Node>> inputs_;

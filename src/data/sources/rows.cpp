@@ -30,6 +30,7 @@ class FileRows final : public Node {
     return fmt::format("file_rows({})", arrays_[0].shape[0]);
   }
   std::vector<ComponentSpec> spec() const override { return rows_; }
+  bool only_copies() const override { return true; }
   std::optional<std::uint64_t> size() const override {
     return static_cast<std::uint64_t>(arrays_[0].shape[0]);
   }

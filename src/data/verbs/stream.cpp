@@ -188,7 +188,7 @@ class StreamShuffle final : public Stream {
     for (const ComponentSpec& component : input().spec()) {
       bytes += 16 + component.dims.rank() * 8 + component.dims.count() * size_of(component.dtype);
     }
-    return {{describe() + " buffer", buffer_size_ * bytes}};
+    return {{describe() + " buffer", buffer_size_ * bytes, Residence::kMetered}};
   }
 
  private:
