@@ -23,6 +23,9 @@ class TrainState {
   virtual std::int64_t step() const = 0;             // optimizer steps done, over all epochs
   virtual std::int64_t steps_per_epoch() const = 0;  // 0 where only running tells
   virtual double images_per_second() const = 0;      // of the current epoch so far
+  // Of the time since the first step: spent on preparing batches, and of that with cores idle (0 ... 1).
+  virtual double input_share() const { return 0; }
+  virtual double input_stall() const { return 0; }
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double value) = 0;
   virtual void request_stop(const std::string& reason) = 0;

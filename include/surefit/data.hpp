@@ -262,7 +262,7 @@ struct BatchOptions {
 // Where prepared samples stay between epochs. kAuto: in memory as far as the budget allows, at the
 // last place where they do not depend on the epoch, when preparing them is more than copying.
 // kMemory: all of them, or refuse. kFile: in `cache_file`, which survives crashes.
-enum class CacheMode { kNone, kAuto, kMemory, kFile };
+enum class CacheMode { kOff, kAuto, kMemory, kFile };
 
 enum class OnBadSample { kFail, kSkip };
 
@@ -277,7 +277,7 @@ inline constexpr std::uint64_t kPlannedBytes =
 
 struct InputOptions {
   int workers = 0;  // threads of the pool that prepare samples; 0: all of them. Changes no bits.
-  CacheMode cache = CacheMode::kNone;
+  CacheMode cache = CacheMode::kOff;
   std::string cache_file = {};
   // For decoding, shuffling and caching together; never exceeded. What a source itself keeps in
   // memory (arrays, names of files) comes on top.

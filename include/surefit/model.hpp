@@ -40,6 +40,7 @@ struct FitOptions {
   bool onednn = false;           // convolutions behind the first by oneDNN instead of our own kernels
   // How the batch is cut; any value gives the same bits. 0: the planner decides.
   std::int64_t group = 0;
+  InputOptions input = {};  // how samples are prepared; validation data are never cached
 };
 
 // Per epoch: the number of each log, "loss", "accuracy", "val_loss", ...

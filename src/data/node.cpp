@@ -175,6 +175,23 @@ std::string describe_sample(const Sample& sample) {
                                : fmt::format("sample {} ({})", sample.index(), sample.path());
 }
 
+bool is_about_files(const SystemError& error) {
+  switch (error.error_number()) {
+    case ENOENT:
+    case EACCES:
+    case EPERM:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case EIO:
+    case ESTALE:
+      return true;
+    default:
+      return false;
+  }
+}
+
 void rethrow_with_sample(const std::string& where, const Sample& sample) {
   const std::string prefix = fmt::format("[{}] {}: ", where, describe_sample(sample));
   try {
@@ -182,6 +199,10 @@ void rethrow_with_sample(const std::string& where, const Sample& sample) {
   } catch (const DataError& error) {
     throw DataError(prefix + error.what(), sample.path(), error.offset());
   } catch (const SystemError& error) {
+    if (is_about_files(error)) {
+      throw DataError(prefix + error.what() + "; was the data set moved or changed while in use?",
+                      sample.path());
+    }
     throw SystemError(prefix + error.what(), error.error_number());
   } catch (const ConfigError& error) {
     throw ConfigError(prefix + error.what());

@@ -259,7 +259,10 @@ enum class Describe { kAll, kOnlyMeaning };
 std::string describe_pipeline(const Node& node, Describe what = Describe::kAll);
 // "sample 17 (photos/cat/3.jpg)"
 std::string describe_sample(const Sample& sample);
-// Runs `work`, adding the sample to whatever it throws.
+// A file that is missing or cannot be read, rather than a machine at its limits.
+bool is_about_files(const SystemError& error);
+// Rethrows the exception being handled with the sample added to its text. Trouble with its file
+// becomes a DataError.
 [[noreturn]] void rethrow_with_sample(const std::string& where, const Sample& sample);
 
 }  // namespace surefit::data

@@ -109,7 +109,7 @@ void BatchReader::lay_out() {
 
 void BatchReader::place_cache(std::uint64_t room) {
   const CacheMode mode = options_.input.cache;
-  if (mode == CacheMode::kNone || count_caches(*node_) > 0) return;
+  if (mode == CacheMode::kOff || count_caches(*node_) > 0) return;
   const Node* place = find_cache_place(*node_);
   if (place == nullptr) return;
   const std::vector<ComponentSpec> spec = place->spec();

@@ -193,7 +193,7 @@ TEST(Folder, ADeletedFolderIsAClearError) {
   Room room(reader);
   room.next(reader, pool);
   std::filesystem::remove_all(folder.path());
-  const std::string text = error_of<SystemError>([&] { room.next(reader, pool); });
+  const std::string text = error_of<DataError>([&] { room.next(reader, pool); });
   EXPECT_NE(text.find("cannot open: No such file"), std::string::npos) << text;
   EXPECT_NE(text.find(folder.path()), std::string::npos) << text;
   EXPECT_EQ(reader.position(), 1u) << "a failed batch does not count";
