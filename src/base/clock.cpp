@@ -17,7 +17,6 @@ double read_clock(clockid_t id) {
 
 double monotonic_seconds() { return read_clock(CLOCK_MONOTONIC); }
 double wall_seconds() { return read_clock(CLOCK_REALTIME); }
-double process_cpu_seconds() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 
 std::string timestamp_for_names() {
   const std::time_t now = std::time(nullptr);

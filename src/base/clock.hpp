@@ -8,7 +8,6 @@ namespace surefit {
 
 double monotonic_seconds();          // for intervals; never jumps
 double wall_seconds();               // Unix time
-double process_cpu_seconds();        // of all threads together
 std::string timestamp_for_names();   // local time as 20260131-235959, for file names
 
 }  // namespace surefit

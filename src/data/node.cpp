@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "base/units.hpp"
 #include "data/cache.hpp"
+#include "data/images/memory.hpp"
 #include "data/images/resize.hpp"
 
 namespace surefit::data {
@@ -91,7 +92,11 @@ void Meter::give(std::uint64_t bytes) {
 }
 
 Worker::Worker(std::uint64_t seed, Meter& meter, Env& env)
-    : seed_(seed), meter_(&meter), env_(&env), resizer_(std::make_unique<StreamResizer>()) {}
+    : seed_(seed),
+      meter_(&meter),
+      env_(&env),
+      resizer_(std::make_unique<StreamResizer>()),
+      decoder_(std::make_unique<DecoderMemory>(&meter)) {}
 Worker::~Worker() = default;
 Worker::Worker(Worker&&) noexcept = default;
 

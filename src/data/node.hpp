@@ -38,23 +38,6 @@ class Meter {
   std::atomic<std::uint64_t> used_{0}, peak_{0};
 };
 
-// Memory of a library's for the duration of a scope.
-class MeteredScope {
- public:
-  MeteredScope(Meter* meter, std::uint64_t bytes) : meter_(meter), bytes_(bytes) {
-    if (meter_ != nullptr) meter_->take(bytes_);
-  }
-  ~MeteredScope() {
-    if (meter_ != nullptr) meter_->give(bytes_);
-  }
-  MeteredScope(const MeteredScope&) = delete;
-  MeteredScope& operator=(const MeteredScope&) = delete;
-
- private:
-  Meter* meter_;
-  std::uint64_t bytes_;
-};
-
 // kSource: the data themselves, there before the pipeline. kFixed: taken once. kMetered: drawn from
 // the reader's meter. kCache: as much as there is room for.
 enum class Residence { kSource, kFixed, kMetered, kCache };
@@ -82,6 +65,7 @@ class Worker;
 class Quarantine;
 class ReaderCache;
 class StreamResizer;
+class DecoderMemory;
 
 // The pool and one worker for each of its threads.
 struct Team {
@@ -101,12 +85,16 @@ class Worker {
   Meter& meter() { return *meter_; }
   Env& env() { return *env_; }
   StreamResizer& resizer() { return *resizer_; }
+  DecoderMemory& decoder() { return *decoder_; }
   std::string& text() { return text_; }  // a scratch string whose memory is reused
   void charge(std::uint32_t op, double seconds);
   void charge_io(double seconds) {
     io_seconds_ += seconds;
   }  // part of some op's time spent on files
   double io_seconds() const { return io_seconds_; }
+  // When it last finished something, on the monotonic clock: whoever is done early waits.
+  double busy_until() const { return busy_until_; }
+  void set_busy_until(double seconds) { busy_until_ = seconds; }
   const std::vector<ServiceTime>& times() const { return times_; }
 
   // Set only on the first worker and only outside parallel work, because calls to the pool must not
@@ -146,10 +134,11 @@ class Worker {
   Quarantine* quarantine_ = nullptr;
   ReaderCache* cache_ = nullptr;
   std::vector<ServiceTime> times_;
-  double io_seconds_ = 0;
+  double io_seconds_ = 0, busy_until_ = 0;
   bool probing_ = false;
   std::vector<std::unique_ptr<Sample>> samples_;
   std::unique_ptr<StreamResizer> resizer_;
+  std::unique_ptr<DecoderMemory> decoder_;
   std::string text_;
   std::size_t lent_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 
+#include "base/clock.hpp"
 #include "base/thread_pool.hpp"
 #include "data/node.hpp"
 
@@ -16,7 +17,9 @@ void run_team(Team& team, std::size_t count, const Task& task) {
   std::vector<Worker>& workers = *team.workers;
   if (workers.size() >= static_cast<std::size_t>(team.pool->threads())) {
     team.pool->parallel_for(count, [&](std::size_t i, int thread) {
-      task(i, workers[static_cast<std::size_t>(thread)]);
+      Worker& worker = workers[static_cast<std::size_t>(thread)];
+      task(i, worker);
+      worker.set_busy_until(monotonic_seconds());
     });
     return;
   }
@@ -28,6 +31,7 @@ void run_team(Team& team, std::size_t count, const Task& task) {
     for (std::size_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
       try {
         task(i, workers[lane]);
+        workers[lane].set_busy_until(monotonic_seconds());
       } catch (...) {  // of several, that of the lowest index is reported, as by the pool itself
         const std::lock_guard lock(mutex);
         if (i < failed) {

@@ -145,17 +145,21 @@ void BatchReader::staff(ThreadPool& pool) {
 
 std::uint64_t BatchReader::fill(std::span<const Slot> slots, std::span<std::uint64_t> ids,
                                 ThreadPool& pool) {
-  const double start = monotonic_seconds(), start_cpu = process_cpu_seconds();
+  const double start = monotonic_seconds();
   if (samples_ == 0) first_fill_ = start;
+  double waited = 0;  // over all workers
+  for (Worker& worker : workers_) {
+    worker.set_busy_until(start);
+    waited -= worker.io_seconds();
+  }
   const std::uint64_t count = fill_batch(slots, ids, pool);
   if (count > 0) tune_read_ahead();
   samples_ += count;
   last_fill_ = monotonic_seconds();
-  const double filled = last_fill_ - start;
-  fill_seconds_ += filled;
-  // Whatever the cores that could have worked did not.
-  const double busy = (process_cpu_seconds() - start_cpu) / static_cast<double>(workers_.size());
-  stall_seconds_ += std::max(0.0, filled - busy);
+  fill_seconds_ += last_fill_ - start;
+  for (const Worker& worker : workers_)
+    waited += last_fill_ - std::max(start, worker.busy_until()) + worker.io_seconds();
+  stall_seconds_ += waited / static_cast<double>(workers_.size());
   return count;
 }
 

@@ -20,7 +20,7 @@ class Stream : public Node {
 class GeneratorSource final : public Stream {
  public:
   GeneratorSource(GeneratorFactory factory, std::vector<ComponentSpec> spec)
-      : Stream({}), factory_(std::move(factory)), spec_(std::move(spec)) {
+      : Stream(std::vector<NodePtr>{}), factory_(std::move(factory)), spec_(std::move(spec)) {
     if (!factory_) throw ConfigError("[from_generator] the factory is empty; expected a callable");
     if (spec_.empty())
       throw ConfigError("[from_generator] no component declared; expected at least one");
