@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.hpp"
 #include "engine/arena.hpp"
+#include "engine/spill_file.hpp"
 #include "graph/graph.hpp"
 #include "plan/plan.hpp"
 
@@ -31,8 +32,9 @@ class Executable {
  public:
   // `persistent` gives the memory of a persistent value. Several executables may share an arena if they do not run at
   // the same time. The graph and pool must outlive the executable.
+  // A plan that spills needs a file of at least plan.file_bytes.
   Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::shared_ptr<Arena> arena,
-             const std::function<std::byte*(ValueId)>& persistent);
+             const std::function<std::byte*(ValueId)>& persistent, std::shared_ptr<SpillFile> file = nullptr);
 
   const Plan& plan() const { return plan_; }
   const Graph& graph() const { return graph_; }
@@ -44,8 +46,11 @@ class Executable {
 
  private:
   struct Bound {
+    Action action = Action::kRun;
     const Node* node = nullptr;
     OpTraits traits;
+    std::size_t file_offset = 0;
+    std::size_t unit_bytes = 0;  // of a move: a sample's in memory, or all where the value is not batched
     std::unique_ptr<Kernel> kernel;
     std::vector<Operand> inputs, outputs;
     std::vector<bool> input_is_group, output_is_group;
@@ -54,11 +59,13 @@ class Executable {
     std::byte* shared_scratch = nullptr;
   };
   void run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end);
+  void move(Bound& bound, std::int64_t begin, std::int64_t end);
 
   const Graph& graph_;
   Plan plan_;
   ThreadPool& pool_;
   std::shared_ptr<Arena> arena_;
+  std::shared_ptr<SpillFile> file_;
   std::function<std::byte*(ValueId)> persistent_;
   std::vector<Bound> bound_;
 };

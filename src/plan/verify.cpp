@@ -50,7 +50,8 @@ class ShadowArena {
 
 class Verifier {
  public:
-  Verifier(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan), arena_(plan.arena_bytes) {
+  Verifier(const Graph& graph, const Plan& plan)
+      : graph_(graph), plan_(plan), arena_(plan.arena_bytes), file_(plan.file_bytes) {
     for (const Node& node : graph.nodes()) {
       traits_.push_back(node.op->traits(graph.input_types(node), graph.output_types(node)));
     }
@@ -86,10 +87,11 @@ class Verifier {
   }
 
   static constexpr std::int64_t kPartial = 0xFFFFFFFF;  // in place of a group: a sum that is not complete
+  static constexpr std::int64_t kHalf = std::int64_t{1} << 62;  // the value's 16-bit form
   static std::int64_t tag_of(ValueId value, std::int64_t group) { return (std::int64_t{value} << 32) + group; }
   std::int64_t tag(const Buffer& buffer, std::int64_t group) const {
     const bool whole = buffer.sample_bytes == 0 || buffer.samples >= plan_.batch;
-    return tag_of(buffer.value, whole ? 0 : group);
+    return tag_of(buffer.value, whole ? 0 : group) | (buffer.half ? kHalf : 0);
   }
 
   // Segments cover the instances in order; buffers lie inside the arena and are large enough for their value.
@@ -106,8 +108,9 @@ class Verifier {
       if (b.value == kNone) continue;
       const ValueType& type = value_of(b).type;
       SUREFIT_CHECK(type.batched == (b.sample_bytes > 0 || type.stored_bytes() == 0), "'{}' batched", b.name);
-      const std::size_t needed =
-          type.batched ? type.stored_bytes() * static_cast<std::size_t>(b.samples) : type.stored_bytes();
+      SUREFIT_CHECK(!b.half || type.dtype == DType::kFloat32, "'{}' has no 16-bit form", b.name);
+      const std::size_t one = b.half ? type.stored_count() * 2 : type.stored_bytes();
+      const std::size_t needed = type.batched ? one * static_cast<std::size_t>(b.samples) : one;
       SUREFIT_CHECK(b.bytes >= needed, "'{}' has {} bytes and needs {}", b.name, b.bytes, needed);
     }
   }
@@ -126,6 +129,7 @@ class Verifier {
 
   void play(int index, const Segment& segment, std::int64_t group) {
     const Instance& instance = plan_.instances[static_cast<std::size_t>(index)];
+    if (instance.action != Action::kRun) return move(instance, segment, group);
     const Node& node = graph_.node(instance.node);
     const OpTraits& traits = traits_[static_cast<std::size_t>(node.id)];
     SUREFIT_CHECK(instance.inputs.size() == node.inputs.size() && instance.outputs.size() == node.outputs.size(),
@@ -178,9 +182,49 @@ class Verifier {
     }
   }
 
+  // To the file and back, to half the size and back: the source holds the value's samples, the target gets them.
+  void move(const Instance& instance, const Segment& segment, std::int64_t group) {
+    const bool reads = instance.action != Action::kFetch, writes = instance.action != Action::kSpill;
+    SUREFIT_CHECK(instance.inputs.size() == (reads ? 1U : 0U) && instance.outputs.size() == (writes ? 1U : 0U),
+                  "operands of a move");
+    const Buffer& moved = buffer(reads ? instance.inputs[0] : instance.outputs[0]);
+    if (moved.sample_bytes == 0 && group > 0) return;
+    std::pair<std::size_t, std::size_t> from{}, to{};
+    if (reads) {
+      from = range(moved, segment, group);
+      SUREFIT_CHECK(arena_.first_other(from.first, from.second, tag(moved, group)) == from.second,
+                    "'{}' is moved, but its memory holds something else", moved.name);
+    }
+    if (writes) {
+      const Buffer& target = buffer(instance.outputs[0]);
+      to = range(target, segment, group);
+      SUREFIT_CHECK(target.value == moved.value, "'{}' is moved into the buffer of '{}'", moved.name, target.name);
+      if (reads) {
+        SUREFIT_CHECK(target.half != moved.half && target.half == (instance.action == Action::kShrink), "'{}': form", moved.name);
+        SUREFIT_CHECK(to.second <= from.first || from.second <= to.first, "'{}' is moved onto itself", moved.name);
+      }
+    }
+    if (instance.action == Action::kSpill || instance.action == Action::kFetch) {
+      SUREFIT_CHECK(!moved.half, "'{}' goes to the file in its own form", moved.name);
+      const std::int64_t first = moved.sample_bytes == 0 ? 0 : group * segment.group;
+      const std::size_t begin = instance.file_offset + static_cast<std::size_t>(first) * moved.sample_bytes;
+      const auto& memory = reads ? from : to;
+      const std::size_t end = begin + (memory.second - memory.first);
+      SUREFIT_CHECK(end <= plan_.file_bytes, "'{}' lies outside the file", moved.name);
+      if (writes) {
+        SUREFIT_CHECK(file_.first_other(begin, end, tag_of(moved.value, 0)) == end, "'{}' is fetched before it is spilled",
+                      moved.name);
+      } else {
+        file_.write(begin, end, tag_of(moved.value, 0));
+      }
+    }
+    if (writes) arena_.write(to.first, to.second, tag(buffer(instance.outputs[0]), group));
+  }
+
   void check_read(const Instance& instance, const Node& node, std::size_t i, const Segment& segment,
                   std::int64_t group) {
     const Buffer& b = buffer(instance.inputs[i]);
+    SUREFIT_CHECK(!b.half, "{} of layer {} reads the 16-bit form of '{}'", node.op->kind(), node.layer, b.name);
     SUREFIT_CHECK(b.value == graph_.root(node.inputs[i]), "{} of layer {} reads '{}' from the buffer of '{}'",
                   node.op->kind(), node.layer, graph_.value(node.inputs[i]).name, b.name);
     if (b.persistent) {
@@ -228,7 +272,7 @@ class Verifier {
   const Graph& graph_;
   const Plan& plan_;
   std::vector<OpTraits> traits_;
-  ShadowArena arena_;
+  ShadowArena arena_, file_;
   std::map<NodeId, int> runs_;
   std::set<ValueId> updated_;
 };

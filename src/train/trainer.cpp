@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "plan/search.hpp"
 
 namespace surefit {
 namespace {
@@ -20,6 +21,11 @@ int threads_of(const FitOptions& options) {
 
 ConvPolicy policy_of(const FitOptions& options) {
   return {.winograd = options.winograd, .onednn = options.onednn};
+}
+
+Plan fastest_plan(const Program& program, std::int64_t batch, int threads, std::int64_t group) {
+  PlanSearch search(program.graph(), {.batch = batch, .threads = threads, .group = group});
+  return search.finish(search.fastest());
 }
 
 std::string_view name_of(Phase phase) {
@@ -95,11 +101,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
   if (options.epochs < 1) throw ConfigError(fmt::format("[epochs] expected at least 1; got {}", options.epochs));
   if (options.max_steps < 0) throw ConfigError(fmt::format("[max_steps] expected 0 or more; got {}", options.max_steps));
   if (options.group < 0) throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
-  PlanOptions plan_options;
-  plan_options.batch = train_feed_.batch();
-  plan_options.threads = pool_.threads();
-  plan_options.group = options.group;
-  Plan train_plan = choose_plan(train_program_.graph(), plan_options);
+  Plan train_plan = fastest_plan(train_program_, train_feed_.batch(), pool_.threads(), options.group);
   std::size_t arena_bytes = train_plan.arena_bytes;
   std::optional<Plan> validation_plan;
   if (options.validation_data) {
@@ -107,8 +109,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
                                                     policy_of(options));
     validation_feed_ = std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
                                               options.seed, pool_.threads(), "validation data");
-    plan_options.batch = validation_feed_->batch();
-    validation_plan = choose_plan(validation_program_->graph(), plan_options);
+    validation_plan = fastest_plan(*validation_program_, validation_feed_->batch(), pool_.threads(), options.group);
     arena_bytes = std::max(arena_bytes, validation_plan->arena_bytes);
   }
   // Training and validation take turns in the same memory.
@@ -241,7 +242,7 @@ Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions
   const Compiled& compiled = model.require_compiled("evaluate");
   const Program program(model.network, &compiled, Program::Purpose::kEvaluate, policy_of(options));
   Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = choose_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
+  Plan plan = fastest_plan(program, feed.batch(), pool.threads(), options.group);
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(program.graph(), std::move(plan), pool, arena,
                         [&](ValueId id) { return program.persistent(id, model.parameters); });
@@ -263,7 +264,7 @@ Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOption
   ThreadPool pool(threads_of(options), prepare_compute_thread);
   const Program program(model.network, nullptr, Program::Purpose::kPredict, policy_of(options));
   Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = choose_plan(program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
+  Plan plan = fastest_plan(program, feed.batch(), pool.threads(), options.group);
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(program.graph(), std::move(plan), pool, arena,
                         [&](ValueId id) { return program.persistent(id, model.parameters); });
