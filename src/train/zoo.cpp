@@ -9,25 +9,31 @@ namespace {
 
 // The seeds' CNN.
 Model seed_cnn(const Shape& input, int classes) {
-  return Sequential(input,
-                    {Conv2D{.filters = 32, .kernel_size = 3, .activation = "relu"}, MaxPooling2D{.pool_size = 2},
-                     Flatten{}, Dense{.units = classes, .activation = "softmax"}},
-                    "seed_cnn");
+  return Sequential(
+      input,
+      {Conv2D{.filters = 32, .kernel_size = 3, .activation = "relu"}, MaxPooling2D{.pool_size = 2},
+       Flatten{}, Dense{.units = classes, .activation = "softmax"}},
+      "seed_cnn");
 }
 
 // LeCun et al. 1998, with relu and max pooling as it is built today.
 Model lenet5(const Shape& input, int classes) {
-  return Sequential(input,
-                    {Conv2D{.filters = 6, .kernel_size = 5, .padding = "same", .activation = "relu"}, MaxPooling2D{},
-                     Conv2D{.filters = 16, .kernel_size = 5, .activation = "relu"}, MaxPooling2D{}, Flatten{},
-                     Dense{.units = 120, .activation = "relu"}, Dense{.units = 84, .activation = "relu"},
-                     Dense{.units = classes, .activation = "softmax"}},
-                    "lenet5");
+  return Sequential(
+      input,
+      {Conv2D{.filters = 6, .kernel_size = 5, .padding = "same", .activation = "relu"},
+       MaxPooling2D{}, Conv2D{.filters = 16, .kernel_size = 5, .activation = "relu"},
+       MaxPooling2D{}, Flatten{}, Dense{.units = 120, .activation = "relu"},
+       Dense{.units = 84, .activation = "relu"}, Dense{.units = classes, .activation = "softmax"}},
+      "lenet5");
 }
 
 Symbol conv_bn(const Symbol& x, int filters, int kernel, int stride) {
-  const Symbol y = Layer(Conv2D{.filters = filters, .kernel_size = kernel, .strides = stride, .padding = "same",
-                                .use_bias = false, .kernel_initializer = {"HeNormal"}})(x);
+  const Symbol y = Layer(Conv2D{.filters = filters,
+                                .kernel_size = kernel,
+                                .strides = stride,
+                                .padding = "same",
+                                .use_bias = false,
+                                .kernel_initializer = {"HeNormal"}})(x);
   return Layer(BatchNormalization{})(y);
 }
 
@@ -39,14 +45,16 @@ Symbol basic_block(const Symbol& x, int filters, int stride) {
   return Layer(ReLU{})(Layer(Add{})({y, shortcut}));
 }
 
-// He et al. 2016. Small pictures keep their size in the stem: 3x3 without pooling up to 64 pixels, 7x7 above.
+// He et al. 2016. Small pictures keep their size in the stem: 3x3 without pooling up to 64 pixels,
+// 7x7 above.
 Model resnet18(const Shape& input, int classes) {
   const Symbol start = Input(input);
   const bool small = input[0] <= 64 && input[1] <= 64;
   Symbol x = Layer(ReLU{})(conv_bn(start, 64, small ? 3 : 7, small ? 1 : 2));
   if (!small) x = Layer(MaxPooling2D{.pool_size = 3, .padding = "same", .strides = Pair(2)})(x);
   for (int stage = 0; stage < 4; ++stage) {
-    for (int block = 0; block < 2; ++block) x = basic_block(x, 64 << stage, stage > 0 && block == 0 ? 2 : 1);
+    for (int block = 0; block < 2; ++block)
+      x = basic_block(x, 64 << stage, stage > 0 && block == 0 ? 2 : 1);
   }
   x = Layer(GlobalAveragePooling2D{})(x);
   x = Layer(Dense{.units = classes, .activation = "softmax"})(x);
@@ -79,14 +87,16 @@ Model zoo_model(const std::string& name, const ZooOptions& options) {
   for (const Entry& entry : entries()) {
     if (name != entry.name) continue;
     const Shape input = options.input.rank() == 0 ? entry.input : options.input;
-    if (input.rank() != 3) throw ConfigError(fmt::format("[input] expected HxWxC; got {}", input.to_string()));
+    if (input.rank() != 3)
+      throw ConfigError(fmt::format("[input] expected HxWxC; got {}", input.to_string()));
     if (options.classes < 0 || options.classes == 1 || options.classes > 1000000) {
       throw ConfigError(fmt::format("[classes] expected 2 or more; got {}", options.classes));
     }
-    return entry.make(input, options.classes > 0 ? static_cast<int>(options.classes) : entry.classes);
+    return entry.make(input,
+                      options.classes > 0 ? static_cast<int>(options.classes) : entry.classes);
   }
-  throw ConfigError(fmt::format("[model] unknown model '{}'; expected a .json file or one of: {}", name,
-                                fmt::join(zoo_names(), ", ")));
+  throw ConfigError(fmt::format("[model] unknown model '{}'; expected a .json file or one of: {}",
+                                name, fmt::join(zoo_names(), ", ")));
 }
 
 }  // namespace surefit

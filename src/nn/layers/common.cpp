@@ -7,7 +7,9 @@
 
 namespace surefit {
 
-void check_activation(const std::string& name) { activation_by_name(name); }
+void check_activation(const std::string& name) {
+  activation_by_name(name);
+}
 
 ValueId emit_activation(LayerBuilder& builder, const std::string& name, ValueId input) {
   const std::optional<ActivationSpec> spec = activation_by_name(name);
@@ -23,7 +25,9 @@ void require_channels_last(const std::string& data_format) {
 }
 
 void require_absent(std::string_view field, const std::optional<Object>& value) {
-  if (value) throw ConfigError(fmt::format("{} '{}' is not supported yet; remove it", field, value->class_name));
+  if (value)
+    throw ConfigError(
+        fmt::format("{} '{}' is not supported yet; remove it", field, value->class_name));
 }
 
 ValueId as_picture(LayerBuilder& builder, ValueId input) {

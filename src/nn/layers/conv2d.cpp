@@ -9,9 +9,11 @@ namespace {
 class Conv2DImpl final : public LayerImpl {
  public:
   explicit Conv2DImpl(const Conv2D& spec) : spec_(spec) {
-    if (spec.filters < 1) throw ConfigError(fmt::format("[Conv2D] filters; expected at least 1; got {}", spec.filters));
+    if (spec.filters < 1)
+      throw ConfigError(fmt::format("[Conv2D] filters; expected at least 1; got {}", spec.filters));
     if (spec.groups < 1 || spec.filters % spec.groups != 0) {
-      throw ConfigError(fmt::format("[Conv2D] groups; expected a divisor of {} filters; got {}", spec.filters, spec.groups));
+      throw ConfigError(fmt::format("[Conv2D] groups; expected a divisor of {} filters; got {}",
+                                    spec.filters, spec.groups));
     }
     require_channels_last(spec.data_format);
     check_activation(spec.activation);
@@ -49,13 +51,14 @@ class Conv2DImpl final : public LayerImpl {
 
  private:
   kernels::ConvShape shape_of(const Shape& input) const {
-    const WindowAxis vertical =
-        window_axis(input[0], spec_.kernel_size.h, spec_.strides.h, spec_.dilation_rate.h, spec_.padding);
-    const WindowAxis horizontal =
-        window_axis(input[1], spec_.kernel_size.w, spec_.strides.w, spec_.dilation_rate.w, spec_.padding);
+    const WindowAxis vertical = window_axis(input[0], spec_.kernel_size.h, spec_.strides.h,
+                                            spec_.dilation_rate.h, spec_.padding);
+    const WindowAxis horizontal = window_axis(input[1], spec_.kernel_size.w, spec_.strides.w,
+                                              spec_.dilation_rate.w, spec_.padding);
     kernels::ConvShape s;
     if (input[2] % spec_.groups != 0) {
-      throw ConfigError(fmt::format("groups; expected a divisor of {} input channels; got {}", input[2], spec_.groups));
+      throw ConfigError(fmt::format("groups; expected a divisor of {} input channels; got {}",
+                                    input[2], spec_.groups));
     }
     s.groups = spec_.groups;
     s.ic = static_cast<int>(input[2]);
@@ -79,6 +82,8 @@ class Conv2DImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const Conv2D& spec) { return std::make_shared<Conv2DImpl>(spec); }
+LayerPtr make_layer(const Conv2D& spec) {
+  return std::make_shared<Conv2DImpl>(spec);
+}
 
 }  // namespace surefit

@@ -23,15 +23,19 @@ class MeanSquaredErrorOp final : public Op {
     traits.flops_per_sample = static_cast<double>(inputs[0].stored_count()) * 5;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
-    return make_kernel("own", [count = inputs[0].stored_count(), training = training_](const Task& task) {
-      const double scale = task.step->loss_scale * 2 / (static_cast<double>(task.step->samples) * static_cast<double>(count));
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
+    return make_kernel("own", [count = inputs[0].stored_count(),
+                               training = training_](const Task& task) {
+      const double scale = task.step->loss_scale * 2 /
+                           (static_cast<double>(task.step->samples) * static_cast<double>(count));
       for (std::int64_t n = task.begin; n < task.end; ++n) {
         const float* prediction = task.inputs[0].at(n);
         const float* target = task.inputs[1].at(n);
         double sum = 0;
         for (std::size_t i = 0; i < count; ++i) {
-          const double difference = static_cast<double>(prediction[i]) - static_cast<double>(target[i]);
+          const double difference =
+              static_cast<double>(prediction[i]) - static_cast<double>(target[i]);
           sum += difference * difference;
           if (training) task.outputs[1].at(n)[i] = static_cast<float>(difference * scale);
         }
@@ -46,16 +50,20 @@ class MeanSquaredErrorOp final : public Op {
 
 class MeanSquaredErrorLoss final : public LossImpl {
  public:
-  LabelSpec labels(const Shape& prediction) const override { return {prediction, DType::kFloat32, 0}; }
+  LabelSpec labels(const Shape& prediction) const override {
+    return {prediction, DType::kFloat32, 0};
+  }
   LossNodes build(Graph& graph, ValueId prediction, ValueId labels, bool training) const override {
-    const auto outputs =
-        graph.add(std::make_shared<MeanSquaredErrorOp>(training), {prediction, labels}, "loss", Phase::kForward);
+    const auto outputs = graph.add(std::make_shared<MeanSquaredErrorOp>(training),
+                                   {prediction, labels}, "loss", Phase::kForward);
     return {outputs[0], training ? outputs[1] : kNone, graph.nodes().back().inputs[0]};
   }
 };
 
 }  // namespace
 
-LossPtr make_loss(const MeanSquaredError&) { return std::make_shared<MeanSquaredErrorLoss>(); }
+LossPtr make_loss(const MeanSquaredError&) {
+  return std::make_shared<MeanSquaredErrorLoss>();
+}
 
 }  // namespace surefit

@@ -31,7 +31,8 @@ class AccuracyOp final : public Op {
     traits.flops_per_sample = static_cast<double>(inputs[0].stored_count());
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     return make_kernel("own", [classes = inputs[0].shape[0], sparse = sparse_](const Task& task) {
       for (std::int64_t n = task.begin; n < task.end; ++n) {
         const std::int64_t label =
@@ -47,7 +48,8 @@ class AccuracyOp final : public Op {
 
 class AccuracyMetric final : public MetricImpl {
  public:
-  ValueId build(Graph& graph, ValueId prediction, ValueId labels, const LabelSpec& spec) const override {
+  ValueId build(Graph& graph, ValueId prediction, ValueId labels,
+                const LabelSpec& spec) const override {
     if (graph.value(prediction).type.shape.rank() != 1) {
       throw ConfigError("[accuracy] needs one score per class");
     }
@@ -57,19 +59,23 @@ class AccuracyMetric final : public MetricImpl {
         dynamic_cast<const SoftmaxOp*>(graph.node(producer).op.get()) != nullptr) {
       prediction = graph.node(producer).inputs[0];
     }
-    return graph.add1(std::make_shared<AccuracyOp>(spec.dtype == DType::kInt32), {prediction, labels}, "accuracy",
-                      Phase::kForward);
+    return graph.add1(std::make_shared<AccuracyOp>(spec.dtype == DType::kInt32),
+                      {prediction, labels}, "accuracy", Phase::kForward);
   }
   std::size_t state_size() const override { return 2; }
   void update(std::span<double> state, std::span<const float> sample) const override {
     state[0] += static_cast<double>(sample[0]);
     state[1] += 1;
   }
-  double result(std::span<const double> state) const override { return state[1] > 0 ? state[0] / state[1] : 0; }
+  double result(std::span<const double> state) const override {
+    return state[1] > 0 ? state[0] / state[1] : 0;
+  }
 };
 
 }  // namespace
 
-MetricPtr make_metric(const Accuracy&) { return std::make_shared<AccuracyMetric>(); }
+MetricPtr make_metric(const Accuracy&) {
+  return std::make_shared<AccuracyMetric>();
+}
 
 }  // namespace surefit

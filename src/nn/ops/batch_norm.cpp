@@ -12,8 +12,12 @@
 namespace surefit {
 namespace {
 
-std::int64_t pixels_of(const ValueType& type) { return type.picture[0] * type.picture[1]; }
-std::int64_t channels_of(const ValueType& type) { return type.picture[2]; }
+std::int64_t pixels_of(const ValueType& type) {
+  return type.picture[0] * type.picture[1];
+}
+std::int64_t channels_of(const ValueType& type) {
+  return type.picture[2];
+}
 int blocks_of(const ValueType& type) {
   return static_cast<int>(round_up(channels_of(type), kChannelBlock) / kChannelBlock);
 }
@@ -42,11 +46,14 @@ class BnPartialsOp final : public Op {
  public:
   std::string_view kind() const override { return "batch_norm_partials"; }
   Layout preferred_layout(std::size_t, const ValueType&) const override { return Layout::kBlocked; }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {partials_type(inputs[0])}; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
+    return {partials_type(inputs[0])};
+  }
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     return pass_traits(inputs[0], 3);
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormStatsArgs args;
     args.channels = channels_of(inputs[0]);
     args.pixels = pixels_of(inputs[0]);
@@ -78,7 +85,8 @@ class BnSumOp final : public Op {
     traits.flops_per_sample = static_cast<double>(inputs[0].stored_count());
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     const std::size_t count = inputs[0].stored_count();
     return make_kernel("own", [count](const Task& task) {
       double* sum = task.outputs[0].at<double>();
@@ -104,7 +112,8 @@ class BnStatisticsOp final : public Op {
     traits.role = BatchRole::kBatchFree;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormCombineArgs args;
     args.channels = channels_;
     args.samples = 1;  // the sum over samples is already one
@@ -135,10 +144,12 @@ class BnUpdateOp final : public Op {
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
     traits.role = BatchRole::kBatchFree;
-    traits.thread_scratch_bytes = 2 * static_cast<std::size_t>(round_up(channels_, kChannelBlock)) * sizeof(float);
+    traits.thread_scratch_bytes =
+        2 * static_cast<std::size_t>(round_up(channels_, kChannelBlock)) * sizeof(float);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormCombineArgs args;
     args.channels = channels_;
     args.samples = 1;
@@ -162,7 +173,8 @@ class BnUpdateOp final : public Op {
 
 class BnMovingOp final : public Op {
  public:
-  BnMovingOp(std::int64_t channels, double epsilon) : channels_(channels), epsilon_(static_cast<float>(epsilon)) {}
+  BnMovingOp(std::int64_t channels, double epsilon)
+      : channels_(channels), epsilon_(static_cast<float>(epsilon)) {}
   std::string_view kind() const override { return "batch_norm_moving"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     return {padded_vector(channels_), padded_vector(channels_)};
@@ -172,10 +184,11 @@ class BnMovingOp final : public Op {
     traits.role = BatchRole::kBatchFree;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     return make_kernel("own", [channels = channels_, epsilon = epsilon_](const Task& task) {
-      kernels::table().batch_norm.from_moving(channels, task.inputs[0].at(), task.inputs[1].at(), epsilon,
-                                              task.outputs[0].at(), task.outputs[1].at());
+      kernels::table().batch_norm.from_moving(channels, task.inputs[0].at(), task.inputs[1].at(),
+                                              epsilon, task.outputs[0].at(), task.outputs[1].at());
     });
   }
   void gradient(GradientBuilder&) const override {}
@@ -185,17 +198,21 @@ class BnMovingOp final : public Op {
   float epsilon_;
 };
 
-// ---- backward. Inputs: (picture, gradient, mean, inverse deviation, [output for the relu mask], ...)
+// ---- backward. Inputs: (picture, gradient, mean, inverse deviation, [output for the relu mask],
+// ...)
 
 class BnBackwardPartialsOp final : public Op {
  public:
   explicit BnBackwardPartialsOp(bool relu) : relu_(relu) {}
   std::string_view kind() const override { return "batch_norm_backward_partials"; }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {partials_type(inputs[0])}; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
+    return {partials_type(inputs[0])};
+  }
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     return pass_traits(inputs[0], 5);
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormBackwardStatsArgs args;
     args.channels = channels_of(inputs[0]);
     args.pixels = pixels_of(inputs[0]);
@@ -225,7 +242,8 @@ class BnBackwardPartialsOp final : public Op {
 // Sum -> means of dy and of dy xhat over the batch, and the gradients of gamma and beta.
 class BnBackwardStatisticsOp final : public Op {
  public:
-  BnBackwardStatisticsOp(std::int64_t channels, std::int64_t pixels) : channels_(channels), pixels_(pixels) {}
+  BnBackwardStatisticsOp(std::int64_t channels, std::int64_t pixels)
+      : channels_(channels), pixels_(pixels) {}
   std::string_view kind() const override { return "batch_norm_backward_statistics"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     const ValueType plain = vector_type(channels_, DType::kFloat32, false);
@@ -236,7 +254,8 @@ class BnBackwardStatisticsOp final : public Op {
     traits.role = BatchRole::kBatchFree;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormBackwardCombineArgs args;
     args.channels = channels_;
     args.samples = 1;
@@ -256,7 +275,8 @@ class BnBackwardStatisticsOp final : public Op {
   std::int64_t channels_, pixels_;
 };
 
-// ..., [gamma], [mean dy, mean dy xhat] -> gradient of the picture, and behind a relu that of the residual.
+// ..., [gamma], [mean dy, mean dy xhat] -> gradient of the picture, and behind a relu that of the
+// residual.
 class BnBackwardApplyOp final : public Op {
  public:
   explicit BnBackwardApplyOp(const BnApply& options) : options_(options) {}
@@ -271,7 +291,8 @@ class BnBackwardApplyOp final : public Op {
     traits.in_place_input = splits() ? kNone : 1;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormBackwardApplyArgs args;
     args.channels = channels_of(inputs[0]);
     args.pixels = pixels_of(inputs[0]);
@@ -320,13 +341,16 @@ class BnApplyOp final : public Op {
   Layout preferred_layout(std::size_t index, const ValueType& type) const override {
     return index == 0 || index == residual_input() ? Layout::kBlocked : type.layout;
   }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {inputs[0]}; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
+    return {inputs[0]};
+  }
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     OpTraits traits = pass_traits(inputs[0], 4);
     traits.in_place_input = 0;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormApplyArgs args;
     args.channels = channels_of(inputs[0]);
     args.pixels = pixels_of(inputs[0]);
@@ -352,7 +376,8 @@ class BnApplyOp final : public Op {
     });
   }
 
-  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t, std::span<const ValueType>) const override {
+  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
+                                   std::span<const ValueType>) const override {
     BnApply joint = options_;
     if (options_.relu) return nullptr;
     if (is_relu(consumer)) {
@@ -375,10 +400,12 @@ class BnApplyOp final : public Op {
         (options_.scale && builder.wants(gamma)) || (options_.center && builder.wants(beta));
     std::vector<ValueId> statistics;
     if (wants_parameters || (options_.batch_statistics && builder.wants(0))) {
-      const ValueId partials = builder.emit1(std::make_shared<BnBackwardPartialsOp>(options_.relu), common);
+      const ValueId partials =
+          builder.emit1(std::make_shared<BnBackwardPartialsOp>(options_.relu), common);
       const ValueId sum = builder.emit1(make_bn_sum_op(), {partials});
       statistics = builder.emit(
-          std::make_shared<BnBackwardStatisticsOp>(channels_of(picture), pixels_of(picture)), {sum}, Category::kGradients);
+          std::make_shared<BnBackwardStatisticsOp>(channels_of(picture), pixels_of(picture)), {sum},
+          Category::kGradients);
       if (options_.scale) builder.set_input_gradient(gamma, statistics[2]);
       if (options_.center) builder.set_input_gradient(beta, statistics[3]);
     }
@@ -403,17 +430,25 @@ class BnApplyOp final : public Op {
 
 }  // namespace
 
-std::shared_ptr<const Op> make_bn_partials_op() { return std::make_shared<BnPartialsOp>(); }
-std::shared_ptr<const Op> make_bn_sum_op() { return std::make_shared<BnSumOp>(); }
-std::shared_ptr<const Op> make_bn_statistics_op(std::int64_t channels, std::int64_t pixels, double epsilon) {
+std::shared_ptr<const Op> make_bn_partials_op() {
+  return std::make_shared<BnPartialsOp>();
+}
+std::shared_ptr<const Op> make_bn_sum_op() {
+  return std::make_shared<BnSumOp>();
+}
+std::shared_ptr<const Op> make_bn_statistics_op(std::int64_t channels, std::int64_t pixels,
+                                                double epsilon) {
   return std::make_shared<BnStatisticsOp>(channels, pixels, epsilon);
 }
-std::shared_ptr<const Op> make_bn_update_op(std::int64_t channels, std::int64_t pixels, double momentum) {
+std::shared_ptr<const Op> make_bn_update_op(std::int64_t channels, std::int64_t pixels,
+                                            double momentum) {
   return std::make_shared<BnUpdateOp>(channels, pixels, momentum);
 }
 std::shared_ptr<const Op> make_bn_moving_op(std::int64_t channels, double epsilon) {
   return std::make_shared<BnMovingOp>(channels, epsilon);
 }
-std::shared_ptr<const Op> make_bn_apply_op(const BnApply& options) { return std::make_shared<BnApplyOp>(options); }
+std::shared_ptr<const Op> make_bn_apply_op(const BnApply& options) {
+  return std::make_shared<BnApplyOp>(options);
+}
 
 }  // namespace surefit

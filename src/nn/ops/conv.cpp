@@ -24,9 +24,12 @@ std::size_t at(std::size_t base, int extent, int index) {
 std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int h, int w, int i, int o) {
   const auto block = static_cast<std::size_t>(o / 8);
   switch (algorithm) {
-    case ConvAlgorithm::kFirst: return at(at(at(at(block, s.kh, h), s.kw, w), s.ic, i), 8, o % 8);
-    case ConvAlgorithm::kDepthwise: return at(at(at(block, s.kh, h), s.kw, w), 8, o % 8);
-    default: break;
+    case ConvAlgorithm::kFirst:
+      return at(at(at(at(block, s.kh, h), s.kw, w), s.ic, i), 8, o % 8);
+    case ConvAlgorithm::kDepthwise:
+      return at(at(at(block, s.kh, h), s.kw, w), 8, o % 8);
+    default:
+      break;
   }
   const int width = kernels::direct_band_width(s.ic, s.oc, s.groups);
   const int first = kernels::direct_band_first(s.ic, s.oc, s.groups, o / 8, width);
@@ -38,7 +41,8 @@ std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int h, int
 // oneDNN has only its reference loop for some shapes: dilation, tiny pictures, uneven strides.
 bool onednn_serves(const ConvShape& shape) {
   using Direction = OneDnnConvolution::Direction;
-  for (const Direction direction : {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
+  for (const Direction direction :
+       {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
     if (!OneDnnConvolution::available({direction, shape, false, false, 1})) return false;
   }
   return true;
@@ -46,7 +50,8 @@ bool onednn_serves(const ConvShape& shape) {
 
 class ConvKernelPacking final : public Packing {
  public:
-  ConvKernelPacking(const ConvShape& shape, ConvAlgorithm algorithm) : s_(shape), algorithm_(algorithm) {}
+  ConvKernelPacking(const ConvShape& shape, ConvAlgorithm algorithm)
+      : s_(shape), algorithm_(algorithm) {}
   std::size_t stored_count() const override { return conv_weights_count(s_, algorithm_); }
   void pack(const float* keras, float* engine) const override {
     std::memset(engine, 0, stored_count() * sizeof(float));
@@ -59,13 +64,14 @@ class ConvKernelPacking final : public Packing {
  private:
   template <typename Visit>
   void for_each(const Visit& visit) const {
-    // Keras stores a depthwise kernel as (kh, kw, channels, 1): the same order as one input per group.
+    // Keras stores a depthwise kernel as (kh, kw, channels, 1): the same order as one input per
+    // group.
     std::size_t keras = 0;
     for (int h = 0; h < s_.kh; ++h) {
       for (int w = 0; w < s_.kw; ++w) {
         for (int i = 0; i < s_.ic / s_.groups; ++i) {
-          // Lanes of a block lie side by side unless they belong to different groups; the index is too dear to be
-          // asked for every one of ten million weights.
+          // Lanes of a block lie side by side unless they belong to different groups; the index is
+          // too dear to be asked for every one of ten million weights.
           for (int o = 0; o < s_.oc; o += 8) {
             const int lanes = std::min(8, s_.oc - o), per_group = s_.oc / s_.groups;
             const bool together = o / per_group == (o + lanes - 1) / per_group;
@@ -91,7 +97,9 @@ class ChannelPacking final : public Packing {
     std::memset(engine, 0, stored_count() * sizeof(float));
     std::memcpy(engine, keras, count_ * sizeof(float));
   }
-  void unpack(const float* engine, float* keras) const override { std::memcpy(keras, engine, count_ * sizeof(float)); }
+  void unpack(const float* engine, float* keras) const override {
+    std::memcpy(keras, engine, count_ * sizeof(float));
+  }
 
  private:
   std::size_t count_;
@@ -100,7 +108,8 @@ class ChannelPacking final : public Packing {
 }  // namespace
 
 ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input, const ConvPolicy& policy) {
-  if (shape.groups == shape.ic && shape.groups == shape.oc && shape.groups > 1) return ConvAlgorithm::kDepthwise;
+  if (shape.groups == shape.ic && shape.groups == shape.oc && shape.groups > 1)
+    return ConvAlgorithm::kDepthwise;
   if (shape.groups > 1) return ConvAlgorithm::kDirect;
   if (input == Layout::kPlain && shape.ic <= kMaxPlainChannels) return ConvAlgorithm::kFirst;
   // Below sixteen channels the transforms cost more than the multiplications they save.
@@ -110,7 +119,9 @@ ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input, const ConvP
   return policy.onednn && onednn_serves(shape) ? ConvAlgorithm::kOneDnn : ConvAlgorithm::kDirect;
 }
 
-double conv_flops(const ConvShape& s) { return 2.0 * s.oc * s.oh * s.ow * s.kh * s.kw * s.ic / s.groups; }
+double conv_flops(const ConvShape& s) {
+  return 2.0 * s.oc * s.oh * s.ow * s.kh * s.kw * s.ic / s.groups;
+}
 
 std::size_t conv_weights_count(const ConvShape& s, ConvAlgorithm algorithm) {
   if (algorithm == ConvAlgorithm::kFirst) return kernels::first_weights_floats(s);
@@ -125,14 +136,17 @@ ValueType conv_vector_type(std::size_t count) {
   return type;
 }
 
-std::shared_ptr<const Packing> conv_kernel_packing(const ConvShape& shape, ConvAlgorithm algorithm) {
+std::shared_ptr<const Packing> conv_kernel_packing(const ConvShape& shape,
+                                                   ConvAlgorithm algorithm) {
   return std::make_shared<ConvKernelPacking>(shape, algorithm);
 }
 
-std::shared_ptr<const Packing> channel_packing(std::int64_t count) { return std::make_shared<ChannelPacking>(count); }
+std::shared_ptr<const Packing> channel_packing(std::int64_t count) {
+  return std::make_shared<ChannelPacking>(count);
+}
 
-ValueId emit_conv(LayerBuilder& builder, const ConvShape& shape, ConvAlgorithm algorithm, ValueId picture,
-                  ValueId kernel, ValueId bias) {
+ValueId emit_conv(LayerBuilder& builder, const ConvShape& shape, ConvAlgorithm algorithm,
+                  ValueId picture, ValueId kernel, ValueId bias) {
   std::vector<ValueId> inputs = {picture, kernel};
   if (bias != kNone) inputs.push_back(bias);
   if (algorithm == ConvAlgorithm::kFirst) {

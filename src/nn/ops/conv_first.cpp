@@ -13,9 +13,15 @@ namespace {
 
 using kernels::ConvShape;
 
-std::size_t bias_count(const ConvShape& s) { return static_cast<std::size_t>(kernels::round_up(s.oc, 8)); }
-kernels::Samples samples(const Task& task) { return {0, static_cast<int>(task.end - task.begin)}; }
-float* scratch_of(const Task& task) { return reinterpret_cast<float*>(task.thread_scratch); }
+std::size_t bias_count(const ConvShape& s) {
+  return static_cast<std::size_t>(kernels::round_up(s.oc, 8));
+}
+kernels::Samples samples(const Task& task) {
+  return {0, static_cast<int>(task.end - task.begin)};
+}
+float* scratch_of(const Task& task) {
+  return reinterpret_cast<float*>(task.thread_scratch);
+}
 
 class FirstBackwardWeightsOp final : public Op {
  public:
@@ -34,7 +40,8 @@ class FirstBackwardWeightsOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     return make_kernel("own first", [s = shape_, bias = bias_](const Task& task) {
       kernels::ConvBackwardWeights args;
       args.shape = s;
@@ -56,7 +63,8 @@ class FirstBackwardWeightsOp final : public Op {
 
 class FirstBackwardDataOp final : public Op {
  public:
-  FirstBackwardDataOp(const ConvShape& shape, ValueType input) : shape_(shape), input_(std::move(input)) {}
+  FirstBackwardDataOp(const ConvShape& shape, ValueType input)
+      : shape_(shape), input_(std::move(input)) {}
   std::string_view kind() const override { return "conv2d_backward_data"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
@@ -66,7 +74,8 @@ class FirstBackwardDataOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     return make_kernel("own first", [s = shape_](const Task& task) {
       kernels::ConvBackwardData args;
       args.shape = s;
@@ -101,7 +110,8 @@ class FirstPoolBackwardOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const ConvShape s = shape_;
     const bool bias = bias_;
     return make_kernel("own first pool", [s, bias](const Task& task) {
@@ -115,7 +125,8 @@ class FirstPoolBackwardOp final : public Op {
       own.diff_weights = task.outputs[0].at();
       own.diff_bias = bias ? task.outputs[1].at() : nullptr;
       own.first = task.begin == 0;
-      kernels::table().first_pool.backward_weights(own, samples(task), task.block, scratch_of(task));
+      kernels::table().first_pool.backward_weights(own, samples(task), task.block,
+                                                   scratch_of(task));
     });
   }
 
@@ -124,10 +135,12 @@ class FirstPoolBackwardOp final : public Op {
   bool bias_;
 };
 
-// Inputs: picture, kernel, [bias]. Outputs: the pooled picture and which element of each window won.
+// Inputs: picture, kernel, [bias]. Outputs: the pooled picture and which element of each window
+// won.
 class FirstPoolOp final : public Op {
  public:
-  FirstPoolOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias), no_bias_(bias_count(shape), 0.0f) {}
+  FirstPoolOp(const ConvShape& shape, bool bias)
+      : shape_(shape), bias_(bias), no_bias_(bias_count(shape), 0.0f) {}
   std::string_view kind() const override { return "conv2d_relu_max_pool"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     const ValueType pooled = ValueType::blocked({shape_.oh / 2, shape_.ow / 2, shape_.oc});
@@ -140,7 +153,8 @@ class FirstPoolOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const ConvShape s = shape_;
     const bool bias = bias_;
     return make_kernel("own first pool", [s, bias, zeros = no_bias_](const Task& task) {
@@ -158,9 +172,9 @@ class FirstPoolOp final : public Op {
   }
   void gradient(GradientBuilder& builder) const override {
     SUREFIT_CHECK(!builder.wants(0), "a fused first block cannot give the gradient of its picture");
-    const auto gradients =
-        builder.emit(std::make_shared<FirstPoolBackwardOp>(shape_, bias_),
-                     {builder.input(0), builder.output_gradient(0), builder.output(1)}, Category::kGradients);
+    const auto gradients = builder.emit(
+        std::make_shared<FirstPoolBackwardOp>(shape_, bias_),
+        {builder.input(0), builder.output_gradient(0), builder.output(1)}, Category::kGradients);
     builder.set_input_gradient(1, gradients[0]);
     if (bias_) builder.set_input_gradient(2, gradients[1]);
   }
@@ -174,7 +188,11 @@ class FirstPoolOp final : public Op {
 class FirstConvOp final : public Op {
  public:
   FirstConvOp(const ConvShape& shape, bool bias, bool relu, bool outer_picture)
-      : shape_(shape), bias_(bias), relu_(relu), outer_picture_(outer_picture), no_bias_(bias_count(shape), 0.0f) {}
+      : shape_(shape),
+        bias_(bias),
+        relu_(relu),
+        outer_picture_(outer_picture),
+        no_bias_(bias_count(shape), 0.0f) {}
   std::string_view kind() const override { return relu_ ? "conv2d_relu" : "conv2d"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     return {ValueType::blocked({shape_.oh, shape_.ow, shape_.oc})};
@@ -186,29 +204,36 @@ class FirstConvOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
-    return make_kernel("own first", [s = shape_, bias = bias_, relu = relu_, zeros = no_bias_](const Task& task) {
-      kernels::ConvForward args;
-      args.shape = s;
-      args.relu = relu;
-      args.src = task.inputs[0].at(task.begin);
-      args.src_stride = float_stride(task.inputs[0]);
-      args.weights = task.inputs[1].at();
-      args.bias = bias ? task.inputs[2].at() : zeros.data();
-      args.dst = task.outputs[0].at(task.begin);
-      args.dst_stride = float_stride(task.outputs[0]);
-      kernels::table().first.forward(args, samples(task), task.block, scratch_of(task));
-    });
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
+    return make_kernel(
+        "own first", [s = shape_, bias = bias_, relu = relu_, zeros = no_bias_](const Task& task) {
+          kernels::ConvForward args;
+          args.shape = s;
+          args.relu = relu;
+          args.src = task.inputs[0].at(task.begin);
+          args.src_stride = float_stride(task.inputs[0]);
+          args.weights = task.inputs[1].at();
+          args.bias = bias ? task.inputs[2].at() : zeros.data();
+          args.dst = task.outputs[0].at(task.begin);
+          args.dst_stride = float_stride(task.outputs[0]);
+          kernels::table().first.forward(args, samples(task), task.block, scratch_of(task));
+        });
   }
 
-  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t, std::span<const ValueType>) const override {
-    if (!relu_) return is_relu(consumer) ? std::make_shared<FirstConvOp>(shape_, bias_, true, outer_picture_) : nullptr;
+  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
+                                   std::span<const ValueType>) const override {
+    if (!relu_)
+      return is_relu(consumer) ? std::make_shared<FirstConvOp>(shape_, bias_, true, outer_picture_)
+                               : nullptr;
     const auto* pool = dynamic_cast<const MaxPoolOp*>(&consumer);
     if (pool == nullptr || !pool->training() || !outer_picture_) return nullptr;
     const kernels::PoolShape& p = pool->shape();
-    const bool halving = p.window_h == 2 && p.window_w == 2 && p.stride_h == 2 && p.stride_w == 2 && p.pad_top == 0 &&
-                         p.pad_left == 0 && p.out_height == p.height / 2 && p.out_width == p.width / 2;
-    const bool plain = shape_.stride_h == 1 && shape_.stride_w == 1 && shape_.dilation_h == 1 && shape_.dilation_w == 1;
+    const bool halving = p.window_h == 2 && p.window_w == 2 && p.stride_h == 2 && p.stride_w == 2 &&
+                         p.pad_top == 0 && p.pad_left == 0 && p.out_height == p.height / 2 &&
+                         p.out_width == p.width / 2;
+    const bool plain = shape_.stride_h == 1 && shape_.stride_w == 1 && shape_.dilation_h == 1 &&
+                       shape_.dilation_w == 1;
     if (!halving || !plain) return nullptr;
     return std::make_shared<FirstPoolOp>(shape_, bias_);
   }
@@ -216,7 +241,8 @@ class FirstConvOp final : public Op {
   void gradient(GradientBuilder& builder) const override {
     ValueId diff_dst = builder.output_gradient(0);
     if (relu_) {
-      diff_dst = builder.emit1(make_activation_backward({kernels::Activation::kRelu}), {builder.output(0), diff_dst});
+      diff_dst = builder.emit1(make_activation_backward({kernels::Activation::kRelu}),
+                               {builder.output(0), diff_dst});
     }
     // Weights first: the saved input can go before its gradient comes.
     if (builder.wants(1) || (bias_ && builder.wants(2))) {
@@ -226,9 +252,9 @@ class FirstConvOp final : public Op {
       if (bias_) builder.set_input_gradient(2, gradients[1]);
     }
     if (builder.wants(0)) {
-      builder.set_input_gradient(
-          0, builder.emit1(std::make_shared<FirstBackwardDataOp>(shape_, builder.type(builder.input(0))),
-                           {diff_dst, builder.input(1)}));
+      builder.set_input_gradient(0, builder.emit1(std::make_shared<FirstBackwardDataOp>(
+                                                      shape_, builder.type(builder.input(0))),
+                                                  {diff_dst, builder.input(1)}));
     }
   }
 
@@ -240,7 +266,8 @@ class FirstConvOp final : public Op {
 
 }  // namespace
 
-std::shared_ptr<const Op> make_first_conv_op(const ConvShape& shape, bool bias, bool outer_picture) {
+std::shared_ptr<const Op> make_first_conv_op(const ConvShape& shape, bool bias,
+                                             bool outer_picture) {
   return std::make_shared<FirstConvOp>(shape, bias, false, outer_picture);
 }
 
