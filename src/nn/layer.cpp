@@ -16,6 +16,22 @@ ValueId LayerBuilder::emit1(std::shared_ptr<const Op> op, std::vector<ValueId> i
   return graph().add1(std::move(op), std::move(inputs), name(), Phase::kForward);
 }
 
+namespace {
+
+// Far beyond any memory, far below any overflow of sizes computed from it.
+void require_sane(const Shape& shape) {
+  double count = 1;
+  for (const std::int64_t extent : shape.dims()) {
+    if (extent < 1 || extent > 1 << 28)
+      throw ConfigError(fmt::format("the output is out of bounds: {}", shape.to_string()));
+    count *= static_cast<double>(extent);
+  }
+  if (count > 0x1p40)
+    throw ConfigError(fmt::format("the output is too large: {}", shape.to_string()));
+}
+
+}  // namespace
+
 Symbol Layer::operator()(const Symbol& input) const {
   return (*this)(std::vector<Symbol>{input});
 }
@@ -28,6 +44,7 @@ Symbol Layer::operator()(const std::vector<Symbol>& inputs) const {
   for (const Symbol& input : inputs) shapes.push_back(input.shape());
   try {
     Shape shape = impl().infer(shapes);
+    require_sane(shape);
     return Symbol(std::make_shared<Symbol::Node>(Symbol::Node{*this, inputs, std::move(shape)}));
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("[{}] {}", name().empty() ? class_name() : name(), error.what()));

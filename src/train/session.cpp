@@ -120,11 +120,12 @@ void Feed::check(std::int64_t samples, ThreadPool& pool) const {
                           ids_[n], i < pictures ? "the input" : "the label"));
         }
       } else if (i == pictures && program_.label_spec().classes > 0) {
-        const auto label = *reinterpret_cast<const std::int32_t*>(slot.bytes.data() + n * bytes);
-        if (label < 0 || label >= program_.label_spec().classes) {
+        const auto* labels = reinterpret_cast<const std::int32_t*>(slot.bytes.data() + n * bytes);
+        for (std::size_t at = 0; at < bytes / sizeof(std::int32_t); ++at) {
+          if (labels[at] >= 0 && labels[at] < program_.label_spec().classes) continue;
           throw DataError(
               fmt::format("[{}] sample {}: label out of range; expected 0 to {}; got {}", name_,
-                          ids_[n], program_.label_spec().classes - 1, label));
+                          ids_[n], program_.label_spec().classes - 1, labels[at]));
         }
       }
     }

@@ -18,6 +18,13 @@ ValueId emit_activation(LayerBuilder& builder, const std::string& name, ValueId 
   return builder.emit1(std::make_shared<ActivationOp>(*spec), {input});
 }
 
+void check_sides(std::string_view where, const Sides& sides) {
+  for (const int side : {sides.top, sides.bottom, sides.left, sides.right}) {
+    if (side >= 0 && side <= 1 << 20) continue;
+    throw ConfigError(fmt::format("{}; expected 0 or more at every side; got {}", where, side));
+  }
+}
+
 void require_channels_last(const std::string& data_format) {
   if (data_format != "channels_last") {
     throw ConfigError(fmt::format("data_format; expected 'channels_last'; got '{}'", data_format));

@@ -75,9 +75,25 @@ std::optional<ActivationSpec> activation_by_name(const std::string& name) {
   throw ConfigError(fmt::format("unknown activation; expected one of: {}; got '{}'", known, name));
 }
 
-bool is_relu(const Op& op) {
+std::optional<Activation> relu_kind(const Op& op) {
   const auto* activation = dynamic_cast<const ActivationOp*>(&op);
-  return activation != nullptr && activation->spec().kind == Activation::kRelu;
+  if (activation == nullptr) return std::nullopt;
+  const Activation kind = activation->spec().kind;
+  return kind == Activation::kRelu || kind == Activation::kRelu6 ? std::optional(kind)
+                                                                 : std::nullopt;
+}
+
+ValueId before_sigmoid(const Graph& graph, ValueId value) {
+  const Value& predicted = graph.value(value);
+  if (predicted.producer == kNone || predicted.view_of != kNone) return kNone;
+  const Node& node = graph.node(predicted.producer);
+  const auto* activation = dynamic_cast<const ActivationOp*>(node.op.get());
+  return activation != nullptr && activation->spec().kind == Activation::kSigmoid ? node.inputs[0]
+                                                                                  : kNone;
+}
+
+bool is_relu(const Op& op) {
+  return relu_kind(op) == Activation::kRelu;
 }
 
 std::shared_ptr<const Op> make_activation_backward(ActivationSpec spec) {

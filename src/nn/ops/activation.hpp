@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/kernels/elementwise.hpp"
-#include "graph/op.hpp"
+#include "graph/graph.hpp"
 
 namespace surefit {
 
@@ -60,6 +60,11 @@ class AddOp final : public Op {
   std::size_t terms_;
 };
 
+// The value whose sigmoid this is, or kNone: losses work on it.
+ValueId before_sigmoid(const Graph& graph, ValueId value);
+
 bool is_relu(const Op& op);
+// kRelu or kRelu6 where the node is one of them: what batch normalization absorbs.
+std::optional<kernels::Activation> relu_kind(const Op& op);
 
 }  // namespace surefit

@@ -3,6 +3,7 @@
 // sample, their sum over the batch in sample order (the barrier), and a pass that applies them.
 #pragma once
 
+#include "engine/kernels/elementwise.hpp"
 #include "graph/op.hpp"
 
 namespace surefit {
@@ -24,10 +25,11 @@ struct BnApply {
   bool scale = true, center = true;  // inputs gamma and beta are present
   bool batch_statistics =
       true;  // they depend on the picture: the gradient has the full-batch terms
-  bool residual = false, relu = false;
+  bool residual = false;
+  kernels::Activation activation = kernels::Activation::kLinear;  // or kRelu, kRelu6
 };
 // (picture, mean, inverse deviation, [gamma], [beta], [residual]) -> picture. Absorbs an Add and a
-// relu behind it.
+// relu or relu6 behind it.
 std::shared_ptr<const Op> make_bn_apply_op(const BnApply& options);
 
 }  // namespace surefit

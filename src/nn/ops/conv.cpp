@@ -10,6 +10,7 @@
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_winograd.hpp"
 #include "engine/onednn.hpp"
+#include "nn/ops/conv_blocked.hpp"
 
 namespace surefit {
 namespace {
@@ -36,16 +37,6 @@ std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int h, int
   const int channel = o / (s.oc / s.groups) * (s.ic / s.groups) + i;
   const std::size_t tile = at(at(at(block, width, channel / 8 - first), s.kh, h), s.kw, w);
   return at(at(tile, 8, channel % 8), 8, o % 8);
-}
-
-// oneDNN has only its reference loop for some shapes: dilation, tiny pictures, uneven strides.
-bool onednn_serves(const ConvShape& shape) {
-  using Direction = OneDnnConvolution::Direction;
-  for (const Direction direction :
-       {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
-    if (!OneDnnConvolution::available({direction, shape, false, false, 1})) return false;
-  }
-  return true;
 }
 
 class ConvKernelPacking final : public Packing {
@@ -119,6 +110,24 @@ ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input, const ConvP
   return policy.onednn && onednn_serves(shape) ? ConvAlgorithm::kOneDnn : ConvAlgorithm::kDirect;
 }
 
+// Dilation, tiny pictures and uneven strides are not served.
+bool onednn_serves(const ConvShape& shape) {
+  using Direction = OneDnnConvolution::Direction;
+  for (const Direction direction :
+       {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
+    if (!OneDnnConvolution::available({direction, shape, false, false, 1})) return false;
+  }
+  return true;
+}
+
+ConvShape padded_shape(ConvShape shape, const Sides& pad) {
+  shape.h -= pad.top + pad.bottom;
+  shape.w -= pad.left + pad.right;
+  shape.pad_top += pad.top;
+  shape.pad_left += pad.left;
+  return shape;
+}
+
 double conv_flops(const ConvShape& s) {
   return 2.0 * s.oc * s.oh * s.ow * s.kh * s.kw * s.ic / s.groups;
 }
@@ -127,13 +136,6 @@ std::size_t conv_weights_count(const ConvShape& s, ConvAlgorithm algorithm) {
   if (algorithm == ConvAlgorithm::kFirst) return kernels::first_weights_floats(s);
   if (algorithm == ConvAlgorithm::kDepthwise) return kernels::depthwise_weights_floats(s);
   return kernels::direct_weights_floats(s);
-}
-
-ValueType conv_vector_type(std::size_t count) {
-  ValueType type;
-  type.shape = Shape{static_cast<std::int64_t>(count)};
-  type.batched = false;
-  return type;
 }
 
 std::shared_ptr<const Packing> conv_kernel_packing(const ConvShape& shape,
@@ -154,7 +156,8 @@ ValueId emit_conv(LayerBuilder& builder, const ConvShape& shape, ConvAlgorithm a
     return builder.emit1(make_first_conv_op(shape, bias != kNone, outer), std::move(inputs));
   }
   if (algorithm == ConvAlgorithm::kWinograd) {
-    inputs[1] = builder.emit1(make_winograd_weights_op(shape), {kernel});
+    inputs[1] = builder.emit1(make_winograd_weights_op(shape, kernels::WinogradDirection::kForward),
+                              {kernel});
     inputs.push_back(kernel);
   }
   return builder.emit1(make_blocked_conv_op(shape, algorithm, bias != kNone), std::move(inputs));

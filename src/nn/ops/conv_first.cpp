@@ -5,7 +5,7 @@
 #include "graph/autodiff.hpp"
 #include "nn/ops/activation.hpp"
 #include "nn/ops/conv.hpp"
-#include "nn/ops/kernel.hpp"
+#include "nn/ops/conv_task.hpp"
 #include "nn/ops/pool.hpp"
 
 namespace surefit {
@@ -13,23 +13,13 @@ namespace {
 
 using kernels::ConvShape;
 
-std::size_t bias_count(const ConvShape& s) {
-  return static_cast<std::size_t>(kernels::round_up(s.oc, 8));
-}
-kernels::Samples samples(const Task& task) {
-  return {0, static_cast<int>(task.end - task.begin)};
-}
-float* scratch_of(const Task& task) {
-  return reinterpret_cast<float*>(task.thread_scratch);
-}
-
 class FirstBackwardWeightsOp final : public Op {
  public:
   FirstBackwardWeightsOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
   std::string_view kind() const override { return "conv2d_backward_weights"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    std::vector<ValueType> types = {conv_vector_type(kernels::first_weights_floats(shape_))};
-    if (bias_) types.push_back(conv_vector_type(bias_count(shape_)));
+    std::vector<ValueType> types = {float_vector(kernels::first_weights_floats(shape_))};
+    if (bias_) types.push_back(float_vector(bias_count(shape_)));
     return types;
   }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
@@ -43,15 +33,9 @@ class FirstBackwardWeightsOp final : public Op {
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
     return make_kernel("own first", [s = shape_, bias = bias_](const Task& task) {
-      kernels::ConvBackwardWeights args;
-      args.shape = s;
-      args.src = task.inputs[0].at(task.begin);
-      args.src_stride = float_stride(task.inputs[0]);
-      args.diff_dst = task.inputs[1].at(task.begin);
-      args.diff_dst_stride = float_stride(task.inputs[1]);
+      auto args = backward_weights_args<kernels::ConvBackwardWeights>(s, task);
       args.diff_weights = task.outputs[0].at();
       args.diff_bias = bias ? task.outputs[1].at() : nullptr;
-      args.first = task.begin == 0;
       kernels::table().first.backward_weights(args, samples(task), task.block, scratch_of(task));
     });
   }
@@ -77,13 +61,7 @@ class FirstBackwardDataOp final : public Op {
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
     return make_kernel("own first", [s = shape_](const Task& task) {
-      kernels::ConvBackwardData args;
-      args.shape = s;
-      args.diff_dst = task.inputs[0].at(task.begin);
-      args.diff_dst_stride = float_stride(task.inputs[0]);
-      args.weights = task.inputs[1].at();
-      args.diff_src = task.outputs[0].at(task.begin);
-      args.diff_src_stride = float_stride(task.outputs[0]);
+      const auto args = backward_data_args(s, task);
       kernels::table().first.backward_data(args, samples(task), task.block, scratch_of(task));
     });
   }
@@ -98,8 +76,8 @@ class FirstPoolBackwardOp final : public Op {
   FirstPoolBackwardOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
   std::string_view kind() const override { return "conv2d_pool_backward_weights"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    std::vector<ValueType> types = {conv_vector_type(kernels::first_weights_floats(shape_))};
-    if (bias_) types.push_back(conv_vector_type(bias_count(shape_)));
+    std::vector<ValueType> types = {float_vector(kernels::first_weights_floats(shape_))};
+    if (bias_) types.push_back(float_vector(bias_count(shape_)));
     return types;
   }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
@@ -115,16 +93,10 @@ class FirstPoolBackwardOp final : public Op {
     const ConvShape s = shape_;
     const bool bias = bias_;
     return make_kernel("own first pool", [s, bias](const Task& task) {
-      kernels::FirstPoolBackwardWeights own;
-      own.shape = s;
-      own.src = task.inputs[0].at(task.begin);
-      own.src_stride = float_stride(task.inputs[0]);
-      own.diff_dst = task.inputs[1].at(task.begin);
+      auto own = backward_weights_args<kernels::FirstPoolBackwardWeights>(s, task);
       own.argmax = task.inputs[2].at<std::uint8_t>(task.begin);
-      own.diff_dst_stride = float_stride(task.inputs[1]);
       own.diff_weights = task.outputs[0].at();
       own.diff_bias = bias ? task.outputs[1].at() : nullptr;
-      own.first = task.begin == 0;
       kernels::table().first_pool.backward_weights(own, samples(task), task.block,
                                                    scratch_of(task));
     });
@@ -158,15 +130,9 @@ class FirstPoolOp final : public Op {
     const ConvShape s = shape_;
     const bool bias = bias_;
     return make_kernel("own first pool", [s, bias, zeros = no_bias_](const Task& task) {
-      kernels::FirstPoolForward own;
-      own.shape = s;
-      own.src = task.inputs[0].at(task.begin);
-      own.src_stride = float_stride(task.inputs[0]);
-      own.weights = task.inputs[1].at();
+      auto own = forward_args<kernels::FirstPoolForward>(s, task);
       own.bias = bias ? task.inputs[2].at() : zeros.data();
-      own.dst = task.outputs[0].at(task.begin);
       own.argmax = task.outputs[1].at<std::uint8_t>(task.begin);
-      own.dst_stride = float_stride(task.outputs[0]);
       kernels::table().first_pool.forward(own, samples(task), task.block, scratch_of(task));
     });
   }
@@ -185,7 +151,7 @@ class FirstPoolOp final : public Op {
   std::vector<float> no_bias_;
 };
 
-class FirstConvOp final : public Op {
+class FirstConvOp final : public ConvOp {
  public:
   FirstConvOp(const ConvShape& shape, bool bias, bool relu, bool outer_picture)
       : shape_(shape),
@@ -208,15 +174,9 @@ class FirstConvOp final : public Op {
                                int) const override {
     return make_kernel(
         "own first", [s = shape_, bias = bias_, relu = relu_, zeros = no_bias_](const Task& task) {
-          kernels::ConvForward args;
-          args.shape = s;
+          auto args = forward_args<kernels::ConvForward>(s, task);
           args.relu = relu;
-          args.src = task.inputs[0].at(task.begin);
-          args.src_stride = float_stride(task.inputs[0]);
-          args.weights = task.inputs[1].at();
           args.bias = bias ? task.inputs[2].at() : zeros.data();
-          args.dst = task.outputs[0].at(task.begin);
-          args.dst_stride = float_stride(task.outputs[0]);
           kernels::table().first.forward(args, samples(task), task.block, scratch_of(task));
         });
   }
@@ -236,6 +196,10 @@ class FirstConvOp final : public Op {
                        shape_.dilation_w == 1;
     if (!halving || !plain) return nullptr;
     return std::make_shared<FirstPoolOp>(shape_, bias_);
+  }
+
+  std::shared_ptr<const Op> with_padding(const Sides& pad, bool outer_picture) const override {
+    return std::make_shared<FirstConvOp>(padded_shape(shape_, pad), bias_, relu_, outer_picture);
   }
 
   void gradient(GradientBuilder& builder) const override {

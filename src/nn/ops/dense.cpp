@@ -41,13 +41,6 @@ std::pair<std::int64_t, std::int64_t> part(std::int64_t count, std::int64_t step
   return {std::min(count, index * step), std::min(count, (index + 1) * step)};
 }
 
-ValueType vector_type(std::int64_t count) {
-  ValueType type;
-  type.shape = Shape{count};
-  type.batched = false;
-  return type;
-}
-
 class DenseBackwardWeightsOp final : public Op {
  public:
   DenseBackwardWeightsOp(const DenseShape& shape, bool bias) : shape_(shape), bias_(bias) {}

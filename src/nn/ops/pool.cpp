@@ -10,26 +10,10 @@ namespace {
 
 using kernels::PoolShape;
 
-int channel_blocks(const ValueType& type) {
-  return static_cast<int>(round_up(type.picture[2], kChannelBlock) / kChannelBlock);
-}
-
 OpTraits pool_traits(const ValueType& input) {
   OpTraits traits;
   traits.flops_per_sample = static_cast<double>(input.stored_count()) * 2;
   return traits;
-}
-
-// Source, destination and samples of a task, for argument structs that name them alike.
-template <typename Args>
-void set_operands(Args& args, const Operand& src, const Operand& dst, const Task& task,
-                  int blocks) {
-  args.src = src.at(task.begin);
-  args.src_stride = float_stride(src);
-  args.dst = dst.at(task.begin);
-  args.dst_stride = float_stride(dst);
-  args.sample_end = task.end - task.begin;
-  args.block_end = blocks;
 }
 
 class MaxPoolBackwardOp final : public Op {
@@ -81,7 +65,8 @@ class AveragePoolBackwardOp final : public Op {
     return make_kernel("own", [shape, blocks](const Task& task) {
       kernels::AveragePoolArgs args;
       args.shape = shape;
-      set_operands(args, task.inputs[0], task.outputs[0], task, blocks);
+      set_operands(args, task.inputs[0], task.outputs[0], task);
+      args.block_end = blocks;
       kernels::table().pool.average_backward(args);
     });
   }
@@ -109,7 +94,8 @@ class AveragePoolOp final : public Op {
     return make_kernel("own", [shape, blocks](const Task& task) {
       kernels::AveragePoolArgs args;
       args.shape = shape;
-      set_operands(args, task.inputs[0], task.outputs[0], task, blocks);
+      set_operands(args, task.inputs[0], task.outputs[0], task);
+      args.block_end = blocks;
       kernels::table().pool.average(args);
     });
   }
@@ -144,7 +130,7 @@ class GlobalAveragePoolBackwardOp final : public Op {
     const kernels::GlobalPoolArgs args = global_args(input_);
     return make_kernel("own", [args](const Task& task) {
       kernels::GlobalPoolArgs own = args;
-      set_operands(own, task.inputs[0], task.outputs[0], task, static_cast<int>(args.block_end));
+      set_operands(own, task.inputs[0], task.outputs[0], task);
       kernels::table().pool.global_average_backward(own);
     });
   }
@@ -170,7 +156,7 @@ class GlobalAveragePoolOp final : public Op {
     const kernels::GlobalPoolArgs args = global_args(inputs[0]);
     return make_kernel("own", [args](const Task& task) {
       kernels::GlobalPoolArgs own = args;
-      set_operands(own, task.inputs[0], task.outputs[0], task, static_cast<int>(args.block_end));
+      set_operands(own, task.inputs[0], task.outputs[0], task);
       kernels::table().pool.global_average(own);
     });
   }
@@ -208,7 +194,8 @@ std::unique_ptr<Kernel> MaxPoolOp::bind(std::span<const ValueType> inputs,
   return make_kernel("own", [shape, blocks, training = training_](const Task& task) {
     kernels::MaxPoolArgs args;
     args.shape = shape;
-    set_operands(args, task.inputs[0], task.outputs[0], task, blocks);
+    set_operands(args, task.inputs[0], task.outputs[0], task);
+    args.block_end = blocks;
     if (training) {
       args.argmax = task.outputs[1].at<std::uint8_t>(task.begin);
       args.argmax_stride = static_cast<std::int64_t>(task.outputs[1].sample_bytes);

@@ -21,11 +21,7 @@ void convert(const Picture& picture, bool to_blocked, const Task& task) {
   kernels::PictureArgs args;
   args.channels = picture.channels;
   args.pixels = picture.pixels;
-  args.src = task.inputs[0].at(task.begin);
-  args.src_stride = float_stride(task.inputs[0]);
-  args.dst = task.outputs[0].at(task.begin);
-  args.dst_stride = float_stride(task.outputs[0]);
-  args.sample_end = task.end - task.begin;
+  set_operands(args, task.inputs[0], task.outputs[0], task);
   const auto& layout = kernels::table().layout;
   (to_blocked ? layout.picture_to_blocked : layout.blocked_to_picture)(args);
 }
