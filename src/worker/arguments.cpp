@@ -96,7 +96,9 @@ Dataset open_npz(const std::string& path) {
 }
 
 // Pictures of noise around a pattern of their class: learnable, and the same on every machine.
-Dataset make_synthetic(const std::string& rest, DataSplit split) {
+// With `masks` the label is a picture of classes: each pixel is its brightness cut into equal
+// parts.
+Dataset make_synthetic(const std::string& rest, DataSplit split, bool masks) {
   const std::vector<std::string> parts = split_text(rest, ',');
   if (parts.size() != 3) {
     throw ConfigError(
@@ -108,7 +110,7 @@ Dataset make_synthetic(const std::string& rest, DataSplit split) {
   const std::uint64_t offset = split == DataSplit::kTrain ? 0 : std::uint64_t{1} << 40;
   return Dataset::range(static_cast<std::uint64_t>(count))
       .map(
-          [shape, classes, offset](Sample& sample) {
+          [shape, classes, offset, masks](Sample& sample) {
             const std::uint64_t index = sample.index() + offset;
             const Philox label_stream(1, Purpose::kTest, 0, 0, index);
             const auto label = static_cast<std::int32_t>(label_stream.word(0) %
@@ -126,7 +128,15 @@ Dataset make_synthetic(const std::string& rest, DataSplit split) {
                                    static_cast<float>(q[lane] >> 8) * 0x1p-25f;
               }
             }
-            sample[1].assign_scalar<std::int32_t>(label);
+            if (!masks) return sample[1].assign_scalar<std::int32_t>(label);
+            const auto pixels = static_cast<std::size_t>(shape[0] * shape[1]);
+            const auto mask = sample[1].replace(DType::kInt32, Dims(Shape{shape[0], shape[1]}));
+            auto* marks = reinterpret_cast<std::int32_t*>(mask.bytes.data());
+            for (std::size_t i = 0; i < pixels; ++i) {
+              const float brightness = values[i * static_cast<std::size_t>(shape[2])];
+              marks[i] = static_cast<std::int32_t>(
+                  brightness * static_cast<float>(std::max<std::int64_t>(classes, 2)));
+            }
           },
           MapOptions{.num_parallel_calls = AUTOTUNE, .name = "synthetic"});
 }
@@ -182,10 +192,11 @@ Dataset open_data(const std::string& data, DataSplit split) {
     return open_idx("/usr/share/datasets/fashion-mnist", split);
   if (scheme == "idx" && !rest.empty()) return open_idx(rest, split);
   if (scheme == "npz" && !rest.empty()) return open_npz(rest);
-  if (scheme == "synthetic" && !rest.empty()) return make_synthetic(rest, split);
+  if (scheme == "synthetic" && !rest.empty()) return make_synthetic(rest, split, false);
+  if (scheme == "synthetic-masks" && !rest.empty()) return make_synthetic(rest, split, true);
   throw ConfigError(
       fmt::format("[data] unknown data '{}'; expected fashion-mnist, idx:DIR, npz:FILE or "
-                  "synthetic:HxWxC,CLASSES,COUNT",
+                  "synthetic:HxWxC,CLASSES,COUNT, synthetic-masks:HxWxC,CLASSES,COUNT",
                   data));
 }
 
@@ -195,18 +206,22 @@ Loss default_loss(const Model& model, const Dataset& samples) {
   const auto spec = samples.element_spec();
   if (spec.size() < 2)
     throw DataError("[data] expected pictures and labels; got one component per sample");
-  const bool whole = spec[1].dims.count() == 1 && spec[1].dtype != DType::kFloat32 &&
+  const std::int64_t classes = output.rank() == 0 ? 0 : output[output.rank() - 1];
+  const std::size_t rows = classes == 0 ? 0 : output.count() / static_cast<std::size_t>(classes);
+  const bool whole = spec[1].dims.count() == rows && spec[1].dtype != DType::kFloat32 &&
                      spec[1].dtype != DType::kFloat64;
   // Without a softmax at the end the scores are logits.
   const Program program(network, nullptr, Program::Purpose::kPredict);
   const Value& last = program.graph().value(program.outputs()[0]);
   const bool logits =
       last.producer == kNone || program.graph().node(last.producer).op->kind() != "softmax";
-  if (output.rank() == 1 && output[0] > 1) {
+  if (classes > 1) {
     if (whole) return SparseCategoricalCrossentropy{.from_logits = logits};
-    if (spec[1].dims.count() == static_cast<std::size_t>(output[0]))
+    if (spec[1].dims.count() == output.count())
       return CategoricalCrossentropy{.from_logits = logits};
   }
+  // One number per sample or pixel with whole labels: a probability.
+  if (classes == 1 && whole) return BinaryCrossentropy{};
   return MeanSquaredError{};
 }
 

@@ -22,7 +22,7 @@ void ModelOptions::add_to(CLI::App& app) {
 
 void DataOptions::add_to(CLI::App& app, bool with_validation) {
   app.add_option("--data", data,
-                 "fashion-mnist, idx:DIR, npz:FILE or synthetic:HxWxC,CLASSES,COUNT")
+                 "fashion-mnist, idx:DIR, npz:FILE, synthetic:HxWxC,CLASSES,COUNT or synthetic-masks:...")
       ->required();
   if (with_validation)
     app.add_option("--validation", validation, "data to validate on after each epoch");
