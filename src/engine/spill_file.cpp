@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/spill_file.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "base/check.hpp"
 #include "base/units.hpp"
@@ -15,8 +14,12 @@ namespace surefit {
 namespace {
 
 [[noreturn]] void fail(const std::string& directory, const std::string& what, int error) {
-  throw SystemError(fmt::format("[spill] {} in {}: {}; free some disk space, name another directory with --spill-to, "
-                                "or raise --memory", what, directory, std::strerror(error)), error);
+  throw SystemError(
+      fmt::format(
+          "[spill] {} in {}: {}; free some disk space, name another directory with --spill-to, "
+          "or raise --memory",
+          what, directory, std::strerror(error)),
+      error);
 }
 
 // Not every file system has O_TMPFILE; a name removed at once does the same.
@@ -31,7 +34,8 @@ int open_nameless(const std::string& directory) {
 
 }  // namespace
 
-SpillFile::SpillFile(const std::string& directory, std::size_t bytes) : directory_(directory), bytes_(bytes) {
+SpillFile::SpillFile(const std::string& directory, std::size_t bytes)
+    : directory_(directory), bytes_(bytes) {
   fd_ = open_nameless(directory);
   if (fd_ < 0) fail(directory_, "cannot make a file", errno);
   if (bytes == 0) return;
@@ -53,7 +57,8 @@ void SpillFile::write(const std::byte* from, std::size_t count, std::size_t offs
     if (got > 0) done += static_cast<std::size_t>(got);
   }
   // Start the write-back now: dirty pages count against a control group until they are clean.
-  ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(count), SYNC_FILE_RANGE_WRITE);
+  ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(count),
+                    SYNC_FILE_RANGE_WRITE);
 }
 
 void SpillFile::read(std::byte* to, std::size_t count, std::size_t offset) const {

@@ -6,8 +6,9 @@
 
 namespace surefit {
 
-// Room on disk for activations that do not fit into memory. The file has no name: whatever ends the process, nothing
-// is left behind. All its blocks are reserved when it is made, so that a full disk shows before step 1.
+// Room on disk for activations that do not fit into memory. The file has no name: whatever ends the
+// process, nothing is left behind. All its blocks are reserved when it is made, so that a full disk
+// shows before step 1.
 class SpillFile {
  public:
   // In `directory`; throws SystemError where there is no room or no permission.

@@ -10,13 +10,15 @@
 namespace surefit {
 namespace {
 
-constexpr std::size_t kMostBlocks = 40;     // more are joined: the search must stay well under a second
+constexpr std::size_t kMostBlocks =
+    40;  // more are joined: the search must stay well under a second
 constexpr std::size_t kLongestStretch = 10;  // blocks
 constexpr std::size_t kMostPrefixes = 10;    // ways to recompute within a stretch
 
 class ChainBuilder {
  public:
-  ChainBuilder(const Graph& graph, const std::vector<OpTraits>& traits, std::int64_t batch, int threads)
+  ChainBuilder(const Graph& graph, const std::vector<OpTraits>& traits, std::int64_t batch,
+               int threads)
       : graph_(graph), traits_(traits), batch_(batch), threads_(threads) {
     while (forward_ < static_cast<NodeId>(graph.nodes().size()) &&
            graph.node(forward_).phase == Phase::kForward) {
@@ -42,11 +44,13 @@ class ChainBuilder {
   const Use& use(ValueId value) const { return uses_[static_cast<std::size_t>(value)]; }
   double bytes(ValueId value, std::int64_t samples) const {
     const ValueType& type = graph_.value(value).type;
-    return static_cast<double>(type.stored_bytes()) * (type.batched ? static_cast<double>(samples) : 1.0);
+    return static_cast<double>(type.stored_bytes()) *
+           (type.batched ? static_cast<double>(samples) : 1.0);
   }
   double seconds(NodeId node, std::int64_t group) const {
     const double groups = static_cast<double>((batch_ + group - 1) / group);
-    return node_seconds(graph_, node, traits_[static_cast<std::size_t>(node)], batch_, threads_, groups);
+    return node_seconds(graph_, node, traits_[static_cast<std::size_t>(node)], batch_, threads_,
+                        groups);
   }
 
   void gather() {
@@ -74,7 +78,8 @@ class ChainBuilder {
     std::vector<ValueId> values;
     for (NodeId id = 0; id < cut; ++id) {
       for (const ValueId output : graph_.node(id).outputs) {
-        if (graph_.value(output).type.batched && use(output).last_forward >= cut) values.push_back(output);
+        if (graph_.value(output).type.batched && use(output).last_forward >= cut)
+          values.push_back(output);
       }
     }
     return values;
@@ -93,7 +98,8 @@ class ChainBuilder {
   void find_cuts() {
     constexpr std::size_t kEnough = 6, kMostCrossing = 6;
     std::vector<std::size_t> crossings(static_cast<std::size_t>(forward_), 0);
-    for (NodeId cut = 1; cut < forward_; ++cut) crossings[static_cast<std::size_t>(cut)] = crossing(cut).size();
+    for (NodeId cut = 1; cut < forward_; ++cut)
+      crossings[static_cast<std::size_t>(cut)] = crossing(cut).size();
     // A net with long skip connections has few articulation points; then more values may cross.
     for (std::size_t most = 1; most <= kMostCrossing; ++most) {
       chain_.cuts.clear();
@@ -130,7 +136,8 @@ class ChainBuilder {
     }
     std::vector<Saved> saved;  // could be recomputed
     double stays = 0;          // could not
-    bool barrier = false;      // a sum over the batch is read on the way: no loop over groups can cover the stretch
+    bool barrier = false;  // a sum over the batch is read on the way: no loop over groups can cover
+                           // the stretch
     for (NodeId id = begin; id < end; ++id) {
       barrier = barrier || traits_[static_cast<std::size_t>(id)].role == BatchRole::kReduction;
       for (const ValueId output : graph_.node(id).outputs) {
@@ -145,23 +152,26 @@ class ChainBuilder {
         }
       }
     }
-    std::stable_sort(saved.begin(), saved.end(),
-                     [](const Saved& a, const Saved& b) { return a.seconds_per_byte < b.seconds_per_byte; });
+    std::stable_sort(saved.begin(), saved.end(), [](const Saved& a, const Saved& b) {
+      return a.seconds_per_byte < b.seconds_per_byte;
+    });
     for (std::int64_t group = batch_; group >= 1; group /= 2) {
       if (barrier && group < batch_) break;
       add_prefixes(i, j, begin, end, group, last, saved, stays, leaving);
     }
   }
 
-  void add_prefixes(std::size_t i, std::size_t j, NodeId begin, NodeId end, std::int64_t group, bool last,
-                    const std::vector<Saved>& saved, double stays, const std::unordered_set<ValueId>& leaving) {
+  void add_prefixes(std::size_t i, std::size_t j, NodeId begin, NodeId end, std::int64_t group,
+                    bool last, const std::vector<Saved>& saved, double stays,
+                    const std::unordered_set<ValueId>& leaving) {
     double looping = 0;  // time that the loop over groups costs
     double backward_peak = 0, unbatched_sum = 0, unbatched_most = 0, forward_peak = 0;
     const auto look = [&](NodeId id, double& peak) {
       if (group < batch_) looping += seconds(id, group) - seconds(id, batch_);
       const Node& node = graph_.node(id);
       double own = static_cast<double>(traits_[static_cast<std::size_t>(id)].shared_scratch_bytes) +
-                   static_cast<double>(traits_[static_cast<std::size_t>(id)].thread_scratch_bytes) * threads_;
+                   static_cast<double>(traits_[static_cast<std::size_t>(id)].thread_scratch_bytes) *
+                       threads_;
       for (const ValueId input : node.inputs) {
         const Value& value = graph_.value(graph_.root(input));
         if (value.origin == Origin::kNode && value.type.batched) own += bytes(value.id, group);
@@ -179,7 +189,8 @@ class ChainBuilder {
     };
     for (NodeId id = begin; id < end; ++id) {
       look(id, forward_peak);
-      for (const NodeId back : backward_of_[static_cast<std::size_t>(id)]) look(back, backward_peak);
+      for (const NodeId back : backward_of_[static_cast<std::size_t>(id)])
+        look(back, backward_peak);
     }
     const bool loop = group < batch_;
     const double unbatched = loop ? unbatched_sum : unbatched_most;
@@ -190,7 +201,8 @@ class ChainBuilder {
         for (const ValueId value : crossing(begin)) boundary += bytes(value, batch_);
       }
     }
-    const std::size_t stride = std::max<std::size_t>(1, (saved.size() + kMostPrefixes - 1) / kMostPrefixes);
+    const std::size_t stride =
+        std::max<std::size_t>(1, (saved.size() + kMostPrefixes - 1) / kMostPrefixes);
     for (std::size_t drop = 0;; drop = std::min(saved.size(), drop + stride)) {
       add_option(i, j, begin, end, group, last && loop, saved, drop, leaving,
                  {stays, looping, std::max(forward_peak, backward_peak) + unbatched + boundary});
@@ -202,9 +214,9 @@ class ChainBuilder {
     double stays = 0, looping = 0, transient = 0;
   };
 
-  void add_option(std::size_t i, std::size_t j, NodeId begin, NodeId end, std::int64_t group, bool one_loop,
-                  const std::vector<Saved>& saved, std::size_t drop, const std::unordered_set<ValueId>& leaving,
-                  const Common& common) {
+  void add_option(std::size_t i, std::size_t j, NodeId begin, NodeId end, std::int64_t group,
+                  bool one_loop, const std::vector<Saved>& saved, std::size_t drop,
+                  const std::unordered_set<ValueId>& leaving, const Common& common) {
     BlockOption meaning{begin, end, group, {}};
     ChainOption option;
     option.begin = static_cast<int>(i);
@@ -272,12 +284,14 @@ PlanOptions BlockChain::plan_options(const std::vector<int>& tiling, const PlanO
   for (const int index : tiling) {
     const BlockOption& option = meaning[static_cast<std::size_t>(index)];
     plan.stretches.push_back({option.end, option.group});
-    for (const ValueId value : option.dropped) plan.saving[static_cast<std::size_t>(value)] = Saving::kRecompute;
+    for (const ValueId value : option.dropped)
+      plan.saving[static_cast<std::size_t>(value)] = Saving::kRecompute;
   }
   return plan;
 }
 
-BlockChain make_block_chain(const Graph& graph, const std::vector<OpTraits>& traits, std::int64_t batch, int threads) {
+BlockChain make_block_chain(const Graph& graph, const std::vector<OpTraits>& traits,
+                            std::int64_t batch, int threads) {
   return ChainBuilder(graph, traits, batch, threads).run();
 }
 

@@ -8,11 +8,12 @@
 
 namespace surefit {
 
-std::optional<std::vector<int>> tile_chain(int blocks, const std::vector<ChainOption>& options, std::size_t bytes,
-                                           int levels) {
+std::optional<std::vector<int>> tile_chain(int blocks, const std::vector<ChainOption>& options,
+                                           std::size_t bytes, int levels) {
   SUREFIT_CHECK(blocks >= 0 && levels >= 1, "{} blocks, {} levels", blocks, levels);
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  const auto steps = static_cast<std::size_t>(std::min<std::size_t>(static_cast<std::size_t>(levels), bytes));
+  const auto steps =
+      static_cast<std::size_t>(std::min<std::size_t>(static_cast<std::size_t>(levels), bytes));
   const std::size_t step = steps == 0 ? 1 : (bytes + steps - 1) / steps;
   const std::size_t width = steps + 1;
   std::vector<std::vector<int>> starting(static_cast<std::size_t>(blocks) + 1);
@@ -20,12 +21,14 @@ std::optional<std::vector<int>> tile_chain(int blocks, const std::vector<ChainOp
     starting[static_cast<std::size_t>(options[o].begin)].push_back(static_cast<int>(o));
   }
   // best[block][used]: least seconds to have tiled [0, block) with `used` steps kept.
-  std::vector<std::vector<double>> best(static_cast<std::size_t>(blocks) + 1, std::vector<double>(width, kNever));
+  std::vector<std::vector<double>> best(static_cast<std::size_t>(blocks) + 1,
+                                        std::vector<double>(width, kNever));
   struct Came {
     int option = -1;
     std::size_t used = 0;
   };
-  std::vector<std::vector<Came>> came(static_cast<std::size_t>(blocks) + 1, std::vector<Came>(width));
+  std::vector<std::vector<Came>> came(static_cast<std::size_t>(blocks) + 1,
+                                      std::vector<Came>(width));
   best[0][0] = 0;
   for (std::size_t block = 0; block < static_cast<std::size_t>(blocks); ++block) {
     for (const int index : starting[block]) {
@@ -44,7 +47,8 @@ std::optional<std::vector<int>> tile_chain(int blocks, const std::vector<ChainOp
     }
   }
   const auto& last = best[static_cast<std::size_t>(blocks)];
-  const auto found = static_cast<std::size_t>(std::min_element(last.begin(), last.end()) - last.begin());
+  const auto found =
+      static_cast<std::size_t>(std::min_element(last.begin(), last.end()) - last.begin());
   if (last[found] == kNever) return std::nullopt;
   std::vector<int> tiling;
   std::size_t block = static_cast<std::size_t>(blocks), used = found;

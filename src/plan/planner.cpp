@@ -38,7 +38,8 @@ class Planner {
     return *std::prev(after);
   }
 
-  // Size and lifetime of every copy. A batched one that stays inside one looped segment needs room for one group only.
+  // Size and lifetime of every copy. A batched one that stays inside one looped segment needs room
+  // for one group only.
   void measure_buffers() {
     const auto count = plan_.buffers.size();
     std::vector<int> written(count, kNone), last_use(count, kNone);
@@ -76,7 +77,8 @@ class Planner {
     buffer.last = std::max(last_use, buffer.first);
     const Segment* home = written == kNone ? nullptr : &segment_of(written);
     const bool local = home != nullptr && !crosses;
-    const std::size_t stored = buffer.half ? value.type.stored_count() * 2 : value.type.stored_bytes();
+    const std::size_t stored =
+        buffer.half ? value.type.stored_count() * 2 : value.type.stored_bytes();
     if (value.type.batched) {
       buffer.sample_bytes = stored;
       buffer.samples = local ? home->group : options_.batch;
@@ -99,7 +101,8 @@ class Planner {
     if (!options_.allow_in_place || !options_.allow_sharing) return;
     std::vector<int> last_reader(plan_.buffers.size(), kNone);
     for (int i = 0; i < static_cast<int>(plan_.instances.size()); ++i) {
-      for (const int b : plan_.instances[static_cast<std::size_t>(i)].inputs) last_reader[static_cast<std::size_t>(b)] = i;
+      for (const int b : plan_.instances[static_cast<std::size_t>(i)].inputs)
+        last_reader[static_cast<std::size_t>(b)] = i;
     }
     for (int i = 0; i < static_cast<int>(plan_.instances.size()); ++i) {
       const Instance& instance = plan_.instances[static_cast<std::size_t>(i)];
@@ -143,7 +146,8 @@ class Planner {
         return static_cast<int>(plan_.buffers.size()) - 1;
       };
       instance.thread_scratch =
-          add(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(t.thread_scratch_bytes), kBufferAlignment)) *
+          add(static_cast<std::size_t>(
+                  round_up(static_cast<std::int64_t>(t.thread_scratch_bytes), kBufferAlignment)) *
                   static_cast<std::size_t>(options_.threads),
               "thread scratch");
       instance.shared_scratch = add(t.shared_scratch_bytes, "scratch");
@@ -163,7 +167,8 @@ class Planner {
       const Buffer& buffer = plan_.buffers[b];
       if (buffer.persistent) continue;
       const int first = options_.allow_sharing ? buffer.first : 0;
-      const int last = options_.allow_sharing ? buffer.last : static_cast<int>(plan_.instances.size());
+      const int last =
+          options_.allow_sharing ? buffer.last : static_cast<int>(plan_.instances.size());
       const auto [found, fresh] = item_of.try_emplace(leader[b], items.size());
       if (fresh) {
         items.push_back({buffer.bytes, first, last, 0});
@@ -177,7 +182,8 @@ class Planner {
     if (!packed) return;
     plan_.arena_bytes = pack(items);
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
-      if (!plan_.buffers[b].persistent) plan_.buffers[b].offset = items[item_of.at(leader[b])].offset;
+      if (!plan_.buffers[b].persistent)
+        plan_.buffers[b].offset = items[item_of.at(leader[b])].offset;
     }
   }
 
@@ -189,8 +195,10 @@ class Planner {
 };
 
 void check(const PlanOptions& options) {
-  if (options.batch < 1) throw ConfigError(fmt::format("[batch_size] expected at least 1; got {}", options.batch));
-  if (options.threads < 1) throw ConfigError(fmt::format("[threads] expected at least 1; got {}", options.threads));
+  if (options.batch < 1)
+    throw ConfigError(fmt::format("[batch_size] expected at least 1; got {}", options.batch));
+  if (options.threads < 1)
+    throw ConfigError(fmt::format("[threads] expected at least 1; got {}", options.threads));
 }
 
 }  // namespace
@@ -204,7 +212,8 @@ Plan make_plan(const Graph& graph, const PlanOptions& options) {
   return plan;
 }
 
-Plan sketch_plan(const Graph& graph, const std::vector<OpTraits>& traits, const PlanOptions& options) {
+Plan sketch_plan(const Graph& graph, const std::vector<OpTraits>& traits,
+                 const PlanOptions& options) {
   return Planner(graph, traits, options).run(false);
 }
 

@@ -18,8 +18,13 @@ struct Part {
 
 class Scheduler {
  public:
-  Scheduler(const Graph& graph, const std::vector<OpTraits>& traits, const PlanOptions& options, Plan& plan)
-      : graph_(graph), traits_(traits), options_(options), plan_(plan), original_(graph.values().size(), kNone) {}
+  Scheduler(const Graph& graph, const std::vector<OpTraits>& traits, const PlanOptions& options,
+            Plan& plan)
+      : graph_(graph),
+        traits_(traits),
+        options_(options),
+        plan_(plan),
+        original_(graph.values().size(), kNone) {}
 
   void run() {
     make_parts();
@@ -39,7 +44,8 @@ class Scheduler {
  private:
   const OpTraits& traits(NodeId node) const { return traits_[static_cast<std::size_t>(node)]; }
   Saving saving(ValueId value) const {
-    return options_.saving.empty() ? Saving::kKeep : options_.saving[static_cast<std::size_t>(value)];
+    return options_.saving.empty() ? Saving::kKeep
+                                   : options_.saving[static_cast<std::size_t>(value)];
   }
   bool whole(const Part& part) const { return part.group >= options_.batch; }
 
@@ -56,10 +62,12 @@ class Scheduler {
     return copy;
   }
 
-  // Forward parts in order, then backward parts in reverse; the last stretch's halves meet in one part.
+  // Forward parts in order, then backward parts in reverse; the last stretch's halves meet in one
+  // part.
   void make_parts() {
     std::vector<Stretch> stretches = options_.stretches;
-    if (stretches.empty()) stretches.push_back({static_cast<NodeId>(graph_.nodes().size()), options_.group});
+    if (stretches.empty())
+      stretches.push_back({static_cast<NodeId>(graph_.nodes().size()), options_.group});
     for (Stretch& stretch : stretches) {
       stretch.group = stretch.group <= 0 ? options_.batch : std::min(stretch.group, options_.batch);
     }
@@ -76,7 +84,8 @@ class Scheduler {
       if (at != kNone) {
         const auto after = std::upper_bound(stretches.begin(), stretches.end(), at,
                                             [](NodeId id, const Stretch& s) { return id < s.end; });
-        stretch = std::min<std::size_t>(static_cast<std::size_t>(after - stretches.begin()), count - 1);
+        stretch =
+            std::min<std::size_t>(static_cast<std::size_t>(after - stretches.begin()), count - 1);
       }
       (back ? backward : forward)[stretch].push_back(node.id);
     }
@@ -99,7 +108,8 @@ class Scheduler {
     const Node& node = graph_.node(id);
     Instance step;
     step.node = id;
-    for (const ValueId input : node.inputs) step.inputs.push_back(copy_to_read(graph_.root(input), part, backward));
+    for (const ValueId input : node.inputs)
+      step.inputs.push_back(copy_to_read(graph_.root(input), part, backward));
     for (const ValueId output : node.outputs) step.outputs.push_back(original(output));
     part.steps.push_back(std::move(step));
   }
@@ -108,13 +118,15 @@ class Scheduler {
     const Saving how = saving(value);
     if (!backward || how == Saving::kKeep) return original(value);
     if (const auto found = restored_.find(value); found != restored_.end()) return found->second;
-    SUREFIT_CHECK(restorable(graph_, traits_, value), "'{}' cannot be restored", graph_.value(value).name);
+    SUREFIT_CHECK(restorable(graph_, traits_, value), "'{}' cannot be restored",
+                  graph_.value(value).name);
     Instance step;
     step.again = true;
     step.node = graph_.value(value).producer;
     if (how == Saving::kRecompute) {
       const Node& node = graph_.node(step.node);
-      for (const ValueId input : node.inputs) step.inputs.push_back(copy_to_read(graph_.root(input), part, true));
+      for (const ValueId input : node.inputs)
+        step.inputs.push_back(copy_to_read(graph_.root(input), part, true));
       for (const ValueId output : node.outputs) {
         step.outputs.push_back(new_copy(output));
         if (saving(output) != Saving::kKeep) restored_[output] = step.outputs.back();
@@ -154,8 +166,10 @@ class Scheduler {
       if (how == Saving::kSpill) {
         step.action = Action::kSpill;
         stored.file_offset = step.file_offset = plan_.file_bytes;
-        const std::size_t samples = value.type.batched ? static_cast<std::size_t>(options_.batch) : 1;
-        plan_.file_bytes += round_up(static_cast<std::int64_t>(value.type.stored_bytes() * samples), 4096);
+        const std::size_t samples =
+            value.type.batched ? static_cast<std::size_t>(options_.batch) : 1;
+        plan_.file_bytes +=
+            round_up(static_cast<std::int64_t>(value.type.stored_bytes() * samples), 4096);
       } else {
         step.action = Action::kShrink;
         stored.half = new_copy(value.id);
@@ -176,15 +190,17 @@ class Scheduler {
     }
   }
 
-  // A loop over groups must end where a sum over the batch is read: its readers wait for the last group. Each step runs
-  // in the first pass that has all it needs; what is restored, in the pass of its first reader.
+  // A loop over groups must end where a sum over the batch is read: its readers wait for the last
+  // group. Each step runs in the first pass that has all it needs; what is restored, in the pass of
+  // its first reader.
   void split_passes(Part& part) {
     const auto count = part.steps.size();
     std::vector<int> pass(count, 0);
-    std::unordered_map<int, std::size_t> writer;       // copy -> step
+    std::unordered_map<int, std::size_t> writer;        // copy -> step
     std::unordered_map<std::size_t, std::size_t> file;  // file offset -> step
     const auto is_sum = [&](std::size_t s) {
-      return part.steps[s].action == Action::kRun && traits(part.steps[s].node).role == BatchRole::kReduction;
+      return part.steps[s].action == Action::kRun &&
+             traits(part.steps[s].node).role == BatchRole::kReduction;
     };
     for (std::size_t s = 0; s < count; ++s) {
       const Instance& step = part.steps[s];
@@ -224,7 +240,8 @@ class Scheduler {
         if (part.steps[s].action == Action::kRun) {
           const OpTraits& t = traits(part.steps[s].node);
           batched = batched || t.role != BatchRole::kBatchFree;
-          if (t.role == BatchRole::kReduction) grain = std::lcm(grain, std::int64_t{t.sample_grain});
+          if (t.role == BatchRole::kReduction)
+            grain = std::lcm(grain, std::int64_t{t.sample_grain});
         } else {
           batched = true;
         }
@@ -236,8 +253,9 @@ class Scheduler {
     }
   }
 
-  // Each update runs as soon as its gradient is whole and nobody needs the old parameter; behind the loop where the
-  // last of these is in a loop, because a later group would see the new parameter.
+  // Each update runs as soon as its gradient is whole and nobody needs the old parameter; behind
+  // the loop where the last of these is in a loop, because a later group would see the new
+  // parameter.
   void place_updates() {
     using Place = std::pair<std::size_t, std::size_t>;  // pass, steps of it that run before
     std::unordered_map<int, Place> written, touched;
@@ -246,7 +264,8 @@ class Scheduler {
       for (std::size_t s = 0; s < end; ++s) {
         const Place place{p, whole(passes_[p]) ? s + 1 : end};
         for (const int copy : passes_[p].steps[s].outputs) written[copy] = touched[copy] = place;
-        for (const int copy : passes_[p].steps[s].inputs) touched[copy] = std::max(touched[copy], place);
+        for (const int copy : passes_[p].steps[s].inputs)
+          touched[copy] = std::max(touched[copy], place);
       }
     }
     behind_.resize(passes_.size());
@@ -311,13 +330,13 @@ class Scheduler {
   const std::vector<OpTraits>& traits_;
   const PlanOptions& options_;
   Plan& plan_;
-  std::vector<int> original_;                 // by value: its first copy
+  std::vector<int> original_;                  // by value: its first copy
   std::unordered_map<ValueId, int> restored_;  // the copy that backward nodes may read now
   std::unordered_map<ValueId, Stored> stored_;
   std::vector<Part> parts_, passes_;
   std::vector<NodeId> updates_;
   std::vector<std::vector<std::vector<Instance>>> behind_;  // updates, by pass and step
-  bool open_ = false;  // the last segment may grow
+  bool open_ = false;                                       // the last segment may grow
 };
 
 }  // namespace
@@ -338,7 +357,8 @@ bool restorable(const Graph& graph, const std::vector<OpTraits>& traits, ValueId
          traits[static_cast<std::size_t>(node.id)].role != BatchRole::kReduction;
 }
 
-void make_schedule(const Graph& graph, const std::vector<OpTraits>& traits, const PlanOptions& options, Plan& plan) {
+void make_schedule(const Graph& graph, const std::vector<OpTraits>& traits,
+                   const PlanOptions& options, Plan& plan) {
   Scheduler(graph, traits, options, plan).run();
 }
 

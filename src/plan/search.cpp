@@ -11,15 +11,18 @@
 namespace surefit {
 namespace {
 
-// Among plans that are this close in time, the smaller one wins: the constants are not more exact than that.
+// Among plans that are this close in time, the smaller one wins: the constants are not more exact
+// than that.
 constexpr double kSameTime = 1.03;
 
 }  // namespace
 
 PlanSearch::PlanSearch(const Graph& graph, const SearchOptions& options)
     : graph_(graph), options_(options), traits_(traits_of(graph)) {
-  if (options.batch < 1) throw ConfigError(fmt::format("[batch_size] expected at least 1; got {}", options.batch));
-  if (options.threads < 1) throw ConfigError(fmt::format("[threads] expected at least 1; got {}", options.threads));
+  if (options.batch < 1)
+    throw ConfigError(fmt::format("[batch_size] expected at least 1; got {}", options.batch));
+  if (options.threads < 1)
+    throw ConfigError(fmt::format("[threads] expected at least 1; got {}", options.threads));
   graph.check();
   waits_.assign(graph.values().size(), false);
   for (const Node& node : graph.nodes()) {
@@ -69,7 +72,8 @@ std::optional<Choice> PlanSearch::best_within(std::size_t bytes) const {
   if (fastest == nullptr) return std::nullopt;
   const Choice* best = fastest;
   for (const Choice& choice : choices_) {
-    if (choice.live_bytes < best->live_bytes && choice.seconds <= fastest->seconds * kSameTime) best = &choice;
+    if (choice.live_bytes < best->live_bytes && choice.seconds <= fastest->seconds * kSameTime)
+      best = &choice;
   }
   return *best;
 }
@@ -79,8 +83,8 @@ const Choice& PlanSearch::fastest() {
   return *fastest_;
 }
 
-// Adds the plan of a tiling, and the same with small groups where the tiling has whole batches: between sums over the
-// batch there is still something to save. Returns the smaller one's bytes.
+// Adds the plan of a tiling, and the same with small groups where the tiling has whole batches:
+// between sums over the batch there is still something to save. Returns the smaller one's bytes.
 std::size_t PlanSearch::add_tiling(const std::vector<int>& tiling) {
   PlanOptions options = chain_->plan_options(tiling, base(), graph_.values().size());
   choices_.push_back(evaluate(options));
@@ -96,7 +100,8 @@ std::size_t PlanSearch::add_tiling(const std::vector<int>& tiling) {
   return std::min(whole, choices_.back().live_bytes);
 }
 
-// Rung 3: the chain's own model of memory is coarser than the plan's, so its target is moved until the plan fits.
+// Rung 3: the chain's own model of memory is coarser than the plan's, so its target is moved until
+// the plan fits.
 void PlanSearch::explore_chain(std::size_t target) {
   constexpr int kTries = 7;
   if (options_.group > 0) return;
@@ -125,25 +130,29 @@ void PlanSearch::drop(ValueId value, PlanOptions& options) const {
   for (const ValueId input : graph_.node(graph_.value(value).producer).inputs) {
     const ValueId source = graph_.root(input);
     const auto at = static_cast<std::size_t>(source);
-    if (options.saving[at] == Saving::kKeep && !waits_[at] && !kept_[at] && restorable(graph_, traits_, source)) {
+    if (options.saving[at] == Saving::kKeep && !waits_[at] && !kept_[at] &&
+        restorable(graph_, traits_, source)) {
       drop(source, options);
     }
   }
 }
 
-// Value by value, what blocks cannot express: drops or keeps one more while that brings the plan nearer to the target,
-// or, once it fits, makes it faster. The largest first.
+// Value by value, what blocks cannot express: drops or keeps one more while that brings the plan
+// nearer to the target, or, once it fits, makes it faster. The largest first.
 Choice PlanSearch::refine(Choice choice, std::size_t target) const {
   constexpr std::size_t kMostValues = 60;
   constexpr int kTries = 150;
-  if (choice.options.saving.empty()) choice.options.saving.assign(graph_.values().size(), Saving::kKeep);
+  if (choice.options.saving.empty())
+    choice.options.saving.assign(graph_.values().size(), Saving::kKeep);
   std::vector<std::pair<std::size_t, ValueId>> values;
   for (const Value& value : graph_.values()) {
-    if (value.view_of == kNone && restorable(graph_, traits_, value.id) && !kept_[static_cast<std::size_t>(value.id)]) {
+    if (value.view_of == kNone && restorable(graph_, traits_, value.id) &&
+        !kept_[static_cast<std::size_t>(value.id)]) {
       values.emplace_back(value.type.stored_bytes(), value.id);
     }
   }
-  std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::stable_sort(values.begin(), values.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
   if (values.size() > kMostValues) values.resize(kMostValues);
   const auto better = [&](const Choice& a, const Choice& b) {
     const std::size_t over_a = a.live_bytes > target ? a.live_bytes - target : 0;
@@ -194,8 +203,11 @@ void PlanSearch::add_floor() {
 const Choice& PlanSearch::smallest() {
   if (!smallest_) {
     add_floor();
-    const auto smaller = [](const Choice& a, const Choice& b) { return a.live_bytes < b.live_bytes; };
-    const Choice smallest = *std::min_element(choices_.begin(), choices_.end(), smaller), whole = choices_.front();
+    const auto smaller = [](const Choice& a, const Choice& b) {
+      return a.live_bytes < b.live_bytes;
+    };
+    const Choice smallest = *std::min_element(choices_.begin(), choices_.end(), smaller),
+                 whole = choices_.front();
     choices_.push_back(refine(smallest, 0));
     choices_.push_back(refine(whole, 0));
     smallest_ = *std::min_element(choices_.begin(), choices_.end(), smaller);
@@ -203,8 +215,8 @@ const Choice& PlanSearch::smallest() {
   return *smallest_;
 }
 
-// Rungs 5 and 6: what is alive at the peak and waits for the backward pass leaves the arena, the largest first, until
-// the plan fits or nothing is left to move.
+// Rungs 5 and 6: what is alive at the peak and waits for the backward pass leaves the arena, the
+// largest first, until the plan fits or nothing is left to move.
 Choice PlanSearch::move_out(const Choice& from, Saving how, std::size_t target) const {
   Choice best = from;
   PlanOptions options = from.options;
@@ -216,9 +228,12 @@ Choice PlanSearch::move_out(const Choice& from, Saving how, std::size_t target) 
     if (here.live_bytes <= target) return here;
     const Buffer* largest = nullptr;
     for (const Buffer& buffer : plan.buffers) {
-      if (buffer.value == kNone || buffer.persistent || buffer.half || !waits_[static_cast<std::size_t>(buffer.value)]) continue;
+      if (buffer.value == kNone || buffer.persistent || buffer.half ||
+          !waits_[static_cast<std::size_t>(buffer.value)])
+        continue;
       if (options.saving[static_cast<std::size_t>(buffer.value)] != Saving::kKeep) continue;
-      if (how == Saving::kHalf && graph_.value(buffer.value).type.dtype != DType::kFloat32) continue;
+      if (how == Saving::kHalf && graph_.value(buffer.value).type.dtype != DType::kFloat32)
+        continue;
       const bool at_peak = buffer.first <= plan.peak_instance && plan.peak_instance <= buffer.last;
       if (at_peak && (largest == nullptr || buffer.bytes > largest->bytes)) largest = &buffer;
     }
@@ -251,7 +266,8 @@ std::optional<Choice> PlanSearch::within(std::size_t arena_bytes) {
   }
   std::optional<Choice> best;
   const auto consider = [&](const Choice& choice) {
-    if (choice.live_bytes <= arena_bytes && (!best || choice.seconds < best->seconds)) best = choice;
+    if (choice.live_bytes <= arena_bytes && (!best || choice.seconds < best->seconds))
+      best = choice;
   };
   if (options_.allow_spill) {
     // Less recomputation and more file, or the other way round.
@@ -281,14 +297,18 @@ std::optional<PlanSearch::Found> PlanSearch::plan_within(std::size_t arena_bytes
     if (choice.live_bytes <= arena_bytes) others.push_back(&choice);
   }
   if (options_.allow_spill && floor().live_bytes <= arena_bytes) others.push_back(&floor());
-  std::stable_sort(others.begin(), others.end(), [](const Choice* a, const Choice* b) { return a->live_bytes < b->live_bytes; });
+  std::stable_sort(others.begin(), others.end(),
+                   [](const Choice* a, const Choice* b) { return a->live_bytes < b->live_bytes; });
   for (int i = 0; i < kMostPacked && i < static_cast<int>(others.size()); ++i) {
     Plan plan = finish(*others[static_cast<std::size_t>(i)]);
-    if (plan.arena_bytes <= arena_bytes) return Found{*others[static_cast<std::size_t>(i)], std::move(plan)};
+    if (plan.arena_bytes <= arena_bytes)
+      return Found{*others[static_cast<std::size_t>(i)], std::move(plan)};
   }
   return std::nullopt;
 }
 
-Plan PlanSearch::finish(const Choice& choice) const { return make_plan(graph_, choice.options); }
+Plan PlanSearch::finish(const Choice& choice) const {
+  return make_plan(graph_, choice.options);
+}
 
 }  // namespace surefit

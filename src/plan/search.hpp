@@ -14,9 +14,9 @@ namespace surefit {
 struct SearchOptions {
   std::int64_t batch = 1;
   int threads = 1;
-  std::int64_t group = 0;       // forces a group for all of the net; 0: the search decides
-  bool allow_spill = true;      // a file is at hand
-  bool allow_half = false;      // by the user's consent
+  std::int64_t group = 0;   // forces a group for all of the net; 0: the search decides
+  bool allow_spill = true;  // a file is at hand
+  bool allow_half = false;  // by the user's consent
 };
 
 // A point of the search: what to do, and what it costs by the nominal machine.
@@ -35,7 +35,8 @@ class PlanSearch {
   // The least memory without and with a file.
   const Choice& smallest();
   const Choice& floor();
-  // The fastest that fits into an arena of this many bytes, or nothing. Rungs that change bits come last.
+  // The fastest that fits into an arena of this many bytes, or nothing. Rungs that change bits come
+  // last.
   std::optional<Choice> within(std::size_t arena_bytes);
   struct Found {
     Choice choice;
@@ -61,10 +62,10 @@ class PlanSearch {
   const Graph& graph_;
   SearchOptions options_;
   std::vector<OpTraits> traits_;
-  std::vector<bool> waits_;          // by value: crosses the turn and can be restored
-  std::vector<bool> kept_;           // by value: the step's results
+  std::vector<bool> waits_;  // by value: crosses the turn and can be restored
+  std::vector<bool> kept_;   // by value: the step's results
   std::optional<BlockChain> chain_;
-  std::vector<Choice> choices_;      // exact, without a file
+  std::vector<Choice> choices_;  // exact, without a file
   std::optional<Choice> fastest_, smallest_, floor_;
 };
 

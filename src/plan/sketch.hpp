@@ -7,7 +7,9 @@
 
 namespace surefit {
 
-// A plan without addresses, for the search: its max_live_bytes tell the size before the arena is packed. Not verified.
-Plan sketch_plan(const Graph& graph, const std::vector<OpTraits>& traits, const PlanOptions& options);
+// A plan without addresses, for the search: its max_live_bytes tell the size before the arena is
+// packed. Not verified.
+Plan sketch_plan(const Graph& graph, const std::vector<OpTraits>& traits,
+                 const PlanOptions& options);
 
 }  // namespace surefit

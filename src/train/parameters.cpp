@@ -41,7 +41,8 @@ void ParameterStore::initialize(std::uint64_t seed) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpec& spec = parameters_[i].spec;
     Tensor value(spec.shape);
-    surefit::initialize(spec.initializer, spec.shape, seed, static_cast<std::uint32_t>(i), value.values<float>());
+    surefit::initialize(spec.initializer, spec.shape, seed, static_cast<std::uint32_t>(i),
+                        value.values<float>());
     set(i, value);
   }
 }
@@ -60,8 +61,9 @@ Tensor ParameterStore::unpack(std::size_t index, const float* engine) const {
 void ParameterStore::pack(std::size_t index, const Tensor& value, float* engine) const {
   const Parameter& parameter = parameters_[index];
   if (value.shape() != parameter.spec.shape || value.dtype() != DType::kFloat32) {
-    throw ConfigError(fmt::format("[{}] wrong weight; expected float32 {}; got {} {}", parameter.name,
-                                  parameter.spec.shape.to_string(), name_of(value.dtype()), value.shape().to_string()));
+    throw ConfigError(fmt::format("[{}] wrong weight; expected float32 {}; got {} {}",
+                                  parameter.name, parameter.spec.shape.to_string(),
+                                  name_of(value.dtype()), value.shape().to_string()));
   }
   if (parameter.spec.packing) {
     parameter.spec.packing->pack(value.values<float>().data(), engine);
@@ -70,8 +72,12 @@ void ParameterStore::pack(std::size_t index, const Tensor& value, float* engine)
   }
 }
 
-Tensor ParameterStore::get(std::size_t index) const { return unpack(index, data(index)); }
-void ParameterStore::set(std::size_t index, const Tensor& value) { pack(index, value, data(index)); }
+Tensor ParameterStore::get(std::size_t index) const {
+  return unpack(index, data(index));
+}
+void ParameterStore::set(std::size_t index, const Tensor& value) {
+  pack(index, value, data(index));
+}
 
 void ParameterStore::allocate_slots(const std::vector<std::string>& names) {
   slot_names_ = names;
@@ -87,7 +93,8 @@ void ParameterStore::allocate_slots(const std::vector<std::string>& names) {
 float* ParameterStore::slot(std::size_t index, std::size_t slot) const {
   const Parameter& parameter = parameters_[index];
   if (!parameter.trainable || !slots_ || slot >= slot_names_.size()) return nullptr;
-  return reinterpret_cast<float*>(slots_->base()) + slot_offsets_[index] + slot * padded(parameter.stored_count());
+  return reinterpret_cast<float*>(slots_->base()) + slot_offsets_[index] +
+         slot * padded(parameter.stored_count());
 }
 
 Tensor ParameterStore::get_slot(std::size_t index, std::size_t slot) const {

@@ -6,14 +6,15 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/arena.hpp"
 #include "surefit/tensor.hpp"
+
+#include "engine/arena.hpp"
 #include "train/network.hpp"
 
 namespace surefit {
 
-// The parameters of a model and the optimizer's slots, in the engine's layouts, each kind in one committed mapping.
-// Outside the engine everybody sees Keras's names and layouts.
+// The parameters of a model and the optimizer's slots, in the engine's layouts, each kind in one
+// committed mapping. Outside the engine everybody sees Keras's names and layouts.
 class ParameterStore {
  public:
   explicit ParameterStore(const std::vector<Parameter>& parameters);
@@ -31,7 +32,8 @@ class ParameterStore {
   // One zeroed slot of each name for every trainable parameter; replaces earlier ones.
   void allocate_slots(const std::vector<std::string>& names);
   const std::vector<std::string>& slot_names() const { return slot_names_; }
-  float* slot(std::size_t index, std::size_t slot) const;  // null for parameters that are not trained
+  float* slot(std::size_t index,
+              std::size_t slot) const;  // null for parameters that are not trained
   std::size_t slot_bytes() const { return slots_ ? slots_->bytes() : 0; }
   Tensor get_slot(std::size_t index, std::size_t slot) const;
   void set_slot(std::size_t index, std::size_t slot, const Tensor& value);

@@ -12,7 +12,8 @@ namespace surefit {
 namespace {
 
 int threads_of(const FitOptions& options) {
-  constexpr int kMost = 1024;  // more is a slip of the hand, and would take the machine down with it
+  constexpr int kMost =
+      1024;  // more is a slip of the hand, and would take the machine down with it
   if (options.threads < 0 || options.threads > kMost) {
     throw ConfigError(fmt::format("[threads] expected 1 to {}; got {}", kMost, options.threads));
   }
@@ -36,17 +37,21 @@ std::string_view name_of(Phase phase) {
 class NumericsCheck final : public RunObserver {
  public:
   NumericsCheck(const Graph& graph, std::uint64_t step) : graph_(graph), step_(step) {}
-  void after(const Node& node, std::span<const Operand> outputs, std::int64_t begin, std::int64_t end) override {
+  void after(const Node& node, std::span<const Operand> outputs, std::int64_t begin,
+             std::int64_t end) override {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const ValueType& type = graph_.value(node.outputs[i]).type;
       if (type.dtype != DType::kFloat32 && type.dtype != DType::kFloat64) continue;
       const std::int64_t first = type.batched ? begin : 0, last = type.batched ? end : 1;
       for (std::int64_t n = first; n < last; ++n) {
-        const double bad = type.dtype == DType::kFloat32 ? first_bad(outputs[i].at(n), type.stored_count())
-                                                         : first_bad(outputs[i].at<double>(n), type.stored_count());
+        const double bad = type.dtype == DType::kFloat32
+                               ? first_bad(outputs[i].at(n), type.stored_count())
+                               : first_bad(outputs[i].at<double>(n), type.stored_count());
         if (bad == 0) continue;
-        throw NumericsError(fmt::format("[{}] step {}: the {} of {} produced {}; lower the learning rate or check the data",
-                                        node.layer, step_ + 1, name_of(node.phase), node.op->kind(), std::isnan(bad) ? "NaN" : "Inf"));
+        throw NumericsError(fmt::format(
+            "[{}] step {}: the {} of {} produced {}; lower the learning rate or check the data",
+            node.layer, step_ + 1, name_of(node.phase), node.op->kind(),
+            std::isnan(bad) ? "NaN" : "Inf"));
       }
     }
   }
@@ -64,7 +69,8 @@ class NumericsCheck final : public RunObserver {
   std::uint64_t step_;
 };
 
-// Looks at the loss before anything persistent changes, so that a bad batch cannot spoil the weights.
+// Looks at the loss before anything persistent changes, so that a bad batch cannot spoil the
+// weights.
 class LossGuard final : public RunObserver {
  public:
   LossGuard(const Executable& executable, const Program& program, std::int64_t samples)
@@ -94,22 +100,29 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     : model_(model),
       options_(options),
       pool_(threads_of(options), prepare_compute_thread),
-      train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain, policy_of(options)),
+      train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain,
+                     policy_of(options)),
       train_feed_(train_program_, model.network, train, options.seed, pool_.threads()),
       scores_(model.compiled->metrics, ""),
       validation_scores_(model.compiled->metrics, "val_") {
-  if (options.epochs < 1) throw ConfigError(fmt::format("[epochs] expected at least 1; got {}", options.epochs));
-  if (options.max_steps < 0) throw ConfigError(fmt::format("[max_steps] expected 0 or more; got {}", options.max_steps));
-  if (options.group < 0) throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
-  Plan train_plan = fastest_plan(train_program_, train_feed_.batch(), pool_.threads(), options.group);
+  if (options.epochs < 1)
+    throw ConfigError(fmt::format("[epochs] expected at least 1; got {}", options.epochs));
+  if (options.max_steps < 0)
+    throw ConfigError(fmt::format("[max_steps] expected 0 or more; got {}", options.max_steps));
+  if (options.group < 0)
+    throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
+  Plan train_plan =
+      fastest_plan(train_program_, train_feed_.batch(), pool_.threads(), options.group);
   std::size_t arena_bytes = train_plan.arena_bytes;
   std::optional<Plan> validation_plan;
   if (options.validation_data) {
-    validation_program_ = std::make_unique<Program>(model.network, &*model.compiled, Program::Purpose::kEvaluate,
-                                                    policy_of(options));
-    validation_feed_ = std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
-                                              options.seed, pool_.threads(), "validation data");
-    validation_plan = fastest_plan(*validation_program_, validation_feed_->batch(), pool_.threads(), options.group);
+    validation_program_ = std::make_unique<Program>(
+        model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options));
+    validation_feed_ =
+        std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
+                               options.seed, pool_.threads(), "validation data");
+    validation_plan = fastest_plan(*validation_program_, validation_feed_->batch(), pool_.threads(),
+                                   options.group);
     arena_bytes = std::max(arena_bytes, validation_plan->arena_bytes);
   }
   // Training and validation take turns in the same memory.
@@ -125,9 +138,9 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
 Trainer::~Trainer() = default;
 
 std::unique_ptr<Executable> Trainer::bind(const Program& program, Plan plan) {
-  return std::make_unique<Executable>(program.graph(), std::move(plan), pool_, arena_, [&](ValueId id) {
-    return program.persistent(id, model_.parameters);
-  });
+  return std::make_unique<Executable>(
+      program.graph(), std::move(plan), pool_, arena_,
+      [&](ValueId id) { return program.persistent(id, model_.parameters); });
 }
 
 std::int64_t Trainer::steps_per_epoch() const {
@@ -189,7 +202,8 @@ void Trainer::train_epoch() {
       const Logs& logs = scores_.logs();
       for (Callback* callback : options_.callbacks) callback->on_train_batch_end(*this, logs);
     }
-    if (options_.max_steps > 0 && ++steps_done_ >= options_.max_steps) request_stop("step limit reached");
+    if (options_.max_steps > 0 && ++steps_done_ >= options_.max_steps)
+      request_stop("step limit reached");
   }
   if (!any) throw DataError("[data] the dataset is empty; expected at least one sample");
   epoch_seconds_ = monotonic_seconds() - epoch_started_;
@@ -212,7 +226,8 @@ void Trainer::train_step(std::int64_t samples) {
   ++model_.iterations;
 }
 
-// The weights are still those from before the step: the same batch again, this time looking behind every node.
+// The weights are still those from before the step: the same batch again, this time looking behind
+// every node.
 void Trainer::explain_bad_loss() {
   data::BatchReader& reader = train_feed_.reader();
   reader.seek(reader.epoch(), reader.position() - 1);
@@ -278,7 +293,8 @@ Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOption
     context.samples = samples;
     executable.run(context);
     const Operand output = executable.operand(program.outputs()[0]);
-    for (std::int64_t n = 0; n < samples; ++n) rows.insert(rows.end(), output.at(n), output.at(n) + type.stored_count());
+    for (std::int64_t n = 0; n < samples; ++n)
+      rows.insert(rows.end(), output.at(n), output.at(n) + type.stored_count());
     count += samples;
   }
   return Tensor::of<float>(row.prepend(count), rows);

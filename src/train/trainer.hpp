@@ -4,8 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "engine/onednn.hpp"
 #include "surefit/model.hpp"
+
+#include "engine/onednn.hpp"
 #include "train/session.hpp"
 
 namespace surefit {

@@ -2,12 +2,12 @@
 // Options that several verbs share, and the one way to parse them.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "worker/arguments.hpp"
 
@@ -38,7 +38,8 @@ auto naming_sources(const DataOptions& options, Work&& work) {
   }
 }
 
-// Refuses a file that cannot be written, before any work goes into what it would hold. Throws SystemError.
+// Refuses a file that cannot be written, before any work goes into what it would hold. Throws
+// SystemError.
 void check_writable(const std::string& path, const std::string& option);
 
 // Parses; returns an exit code when the program should end here (--help or a usage error).

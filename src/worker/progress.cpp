@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/progress.hpp"
 
-#include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/clock.hpp"
 #include "base/process_memory.hpp"
@@ -23,7 +22,8 @@ class Line {
   template <typename... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
     const std::size_t room = text_.size() - size_;
-    const auto result = fmt::format_to_n(text_.data() + size_, room, format, std::forward<Args>(args)...);
+    const auto result =
+        fmt::format_to_n(text_.data() + size_, room, format, std::forward<Args>(args)...);
     size_ += std::min(result.size, room);
   }
   void add_logs(const Logs& logs) {
@@ -87,24 +87,28 @@ class TerminalProgress final : public Callback {
     if (total > 0) line_.add("/{}", total);
     line_.add(" ");
     const std::size_t columns = terminal_columns();
-    // The bar gives way to the numbers: a short one on narrow terminals, none once the epoch is over.
+    // The bar gives way to the numbers: a short one on narrow terminals, none once the epoch is
+    // over.
     if (total > 0 && !done) {
       const std::int64_t width = columns >= 110 ? 24 : 10;
       const std::int64_t full = std::min(width, step * width / total);
       line_.add("[");
-      for (std::int64_t i = 0; i < width; ++i) line_.add("{}", i < full ? '=' : i == full ? '>' : '.');
+      for (std::int64_t i = 0; i < width; ++i)
+        line_.add("{}", i < full ? '=' : i == full ? '>' : '.');
       line_.add("]");
     }
     if (done || total == 0) {
       line_.add("- {:.1f}s", elapsed);
     } else {
-      const double left = step > 0 ? elapsed / static_cast<double>(step) * static_cast<double>(total - step) : 0;
+      const double left =
+          step > 0 ? elapsed / static_cast<double>(step) * static_cast<double>(total - step) : 0;
       line_.add(" ETA {}s", static_cast<std::int64_t>(std::lround(left)));
     }
     line_.add(" - {:.0f} img/s", state.images_per_second());
     line_.add_logs(logs);
     add_memory(line_);
-    if (!done) line_.truncate(columns);  // a wrapped line cannot be drawn over; the last one may wrap
+    if (!done)
+      line_.truncate(columns);  // a wrapped line cannot be drawn over; the last one may wrap
     line_.add("\x1b[K");
     line_.write(STDERR_FILENO);
   }
@@ -118,8 +122,8 @@ class PlainProgress final : public Callback {
   void on_epoch_begin(TrainState&) override { started_ = monotonic_seconds(); }
   void on_epoch_end(TrainState& state, const Logs& logs) override {
     Line line;
-    line.add("epoch {}/{} - {:.1f}s - {:.0f} img/s", state.epoch() + 1, state.epochs(), monotonic_seconds() - started_,
-             state.images_per_second());
+    line.add("epoch {}/{} - {:.1f}s - {:.0f} img/s", state.epoch() + 1, state.epochs(),
+             monotonic_seconds() - started_, state.images_per_second());
     line.add_logs(logs);
     add_memory(line);
     line.add("\n");
@@ -146,8 +150,8 @@ class JsonProgress final : public Callback {
   }
   void event(const char* kind, TrainState& state, const Logs& logs) {
     Line line;
-    line.add("{{\"event\":\"{}\",\"time\":{:.3f},\"epoch\":{},\"step\":{}", kind, wall_seconds(), state.epoch() + 1,
-             state.step());
+    line.add("{{\"event\":\"{}\",\"time\":{:.3f},\"epoch\":{},\"step\":{}", kind, wall_seconds(),
+             state.epoch() + 1, state.step());
     for (const bool validation : {false, true}) {
       bool open = false;
       for (const auto& [name, value] : logs) {

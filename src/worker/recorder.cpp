@@ -4,12 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "surefit/error.hpp"
+#include "surefit/model.hpp"
+
 #include "base/clock.hpp"
 #include "base/env.hpp"
 #include "run/heartbeat.hpp"
 #include "run/run_store.hpp"
-#include "surefit/error.hpp"
-#include "surefit/model.hpp"
 
 namespace surefit {
 namespace {
@@ -22,7 +23,8 @@ void write_text(const std::string& path, const std::string& text) {
 std::string prepare(const std::string& directory) {
   Env& env = Env::posix();
   if (env.exists(directory + "/config.json")) {
-    throw ConfigError(fmt::format("[--run] '{}' already holds a run; choose another directory", directory));
+    throw ConfigError(
+        fmt::format("[--run] '{}' already holds a run; choose another directory", directory));
   }
   env.make_directories(directory);
   return directory;
@@ -31,7 +33,9 @@ std::string prepare(const std::string& directory) {
 class Recorder final : public Callback {
  public:
   Recorder(const std::string& directory, const Model& model, const std::string& config_json)
-      : directory_(prepare(directory)), store_(directory + "/run.sqlite"), heartbeat_(directory + "/heartbeat") {
+      : directory_(prepare(directory)),
+        store_(directory + "/run.sqlite"),
+        heartbeat_(directory + "/heartbeat") {
     write_text(directory_ + "/model.json", model.to_json());
     write_text(directory_ + "/config.json", config_json);
     store_.set("config", config_json);
@@ -49,7 +53,8 @@ class Recorder final : public Callback {
   void on_test_begin(TrainState&) override { beat(RunPhase::kValidating); }
   void on_epoch_end(TrainState& state, const Logs& logs) override {
     std::vector<ScalarRow> rows;
-    for (const auto& [name, value] : logs) rows.push_back({state.step(), state.epoch(), name, value, wall_seconds()});
+    for (const auto& [name, value] : logs)
+      rows.push_back({state.step(), state.epoch(), name, value, wall_seconds()});
     store_.add(rows);
   }
   void on_train_end(TrainState&) override { beat(RunPhase::kDone); }

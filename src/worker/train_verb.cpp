@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <cstdio>
+#include <fmt/format.h>
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
@@ -33,22 +32,30 @@ struct TrainOptions {
     model.add_to(app);
     data.add_to(app, true);
     app.add_option("--epochs", epochs, "passes over the data")->capture_default_str();
-    app.add_option("--optimizer", optimizer, "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9")
+    app.add_option("--optimizer", optimizer,
+                   "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9")
         ->capture_default_str();
     app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
     app.add_option("--metrics", metrics, "comma separated")->delimiter(',')->capture_default_str();
-    app.add_option("--seed", seed, "of initial weights, shuffling and dropout")->capture_default_str();
-    app.add_option("--steps", steps, "stop after this many steps over all epochs")->check(CLI::PositiveNumber);
-    app.add_option("--group", group, "samples in flight at once; never changes a bit (default: planned)")
+    app.add_option("--seed", seed, "of initial weights, shuffling and dropout")
+        ->capture_default_str();
+    app.add_option("--steps", steps, "stop after this many steps over all epochs")
         ->check(CLI::PositiveNumber);
-    auto* fast = app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd: faster, slightly larger rounding");
-    app.add_flag("--exact-conv", exact_conv, "convolutions by their definition (the default so far)")->excludes(fast);
+    app.add_option("--group", group,
+                   "samples in flight at once; never changes a bit (default: planned)")
+        ->check(CLI::PositiveNumber);
+    auto* fast = app.add_flag("--winograd", winograd,
+                              "3x3 convolutions by Winograd: faster, slightly larger rounding");
+    app.add_flag("--exact-conv", exact_conv,
+                 "convolutions by their definition (the default so far)")
+        ->excludes(fast);
     app.add_flag("--onednn", onednn, "convolutions behind the first by oneDNN");
     app.add_flag("--no-shuffle", no_shuffle, "take the data in order");
     app.add_option("--init", init, "initial weights, safetensors");
     app.add_option("--save", save, "where to write the trained weights, safetensors");
     app.add_option("--run", run, "directory of the run");
-    app.add_flag("--check-numerics", check_numerics, "look for NaN and Inf behind every node (slow)");
+    app.add_flag("--check-numerics", check_numerics,
+                 "look for NaN and Inf behind every node (slow)");
     app.add_flag("--json", json, "one JSON object per line on stdout");
     app.add_flag("--quiet", quiet, "no progress");
   }
@@ -62,16 +69,25 @@ Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffl
 
 // What was asked for, so that a run can be understood and repeated.
 std::string config_json(const TrainOptions& options) {
-  Json json = {{"model", options.model.model}, {"data", options.data.data},       {"validation", options.data.validation},
-               {"epochs", options.epochs},     {"batch_size", options.data.batch_size}, {"optimizer", options.optimizer},
-               {"loss", options.loss},         {"metrics", options.metrics},      {"seed", options.seed},
-               {"shuffle", !options.no_shuffle}, {"winograd", options.winograd},  {"onednn", options.onednn}};
+  Json json = {{"model", options.model.model},
+               {"data", options.data.data},
+               {"validation", options.data.validation},
+               {"epochs", options.epochs},
+               {"batch_size", options.data.batch_size},
+               {"optimizer", options.optimizer},
+               {"loss", options.loss},
+               {"metrics", options.metrics},
+               {"seed", options.seed},
+               {"shuffle", !options.no_shuffle},
+               {"winograd", options.winograd},
+               {"onednn", options.onednn}};
   return dump_json(json, 1) + "\n";
 }
 
 void print_result(const History& history, const TrainOptions& options, double seconds) {
   if (options.json) {
-    fmt::print("{{\"event\":\"end\",\"time\":{:.3f},\"epochs\":{}", wall_seconds(), history.epochs.size());
+    fmt::print("{{\"event\":\"end\",\"time\":{:.3f},\"epochs\":{}", wall_seconds(),
+               history.epochs.size());
     if (!history.epochs.empty()) {
       for (std::size_t i = 0; i < history.names.size(); ++i) {
         fmt::print(",\"{}\":{}", history.names[i], history.epochs.back()[i]);
@@ -80,8 +96,8 @@ void print_result(const History& history, const TrainOptions& options, double se
     fmt::print("}}\n");
     return;
   }
-  std::string text = fmt::format("trained {} epoch{} in {}", history.epochs.size(), history.epochs.size() == 1 ? "" : "s",
-                                 format_duration(seconds));
+  std::string text = fmt::format("trained {} epoch{} in {}", history.epochs.size(),
+                                 history.epochs.size() == 1 ? "" : "s", format_duration(seconds));
   for (std::size_t i = 0; i < history.names.size(); ++i) {
     text += fmt::format(" - {}: {:.4f}", history.names[i], history.epochs.back()[i]);
   }
@@ -98,7 +114,8 @@ int train_verb(const Arguments& arguments) {
   app.footer(kExample);
   if (const auto code = parse(app, arguments)) return *code;
   if (options.data.batch_size < 1) {
-    throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", options.data.batch_size));
+    throw ConfigError(
+        fmt::format("[--batch-size] expected at least 1; got {}", options.data.batch_size));
   }
   if (!options.save.empty()) check_writable(options.save, "--save");
 
@@ -131,7 +148,8 @@ int train_verb(const Arguments& arguments) {
   fit.onednn = options.onednn;
   fit.check_numerics = options.check_numerics;
   if (!options.data.validation.empty()) {
-    fit.validation_data = batches(open_data(options.data.validation, DataSplit::kTest), options, false);
+    fit.validation_data =
+        batches(open_data(options.data.validation, DataSplit::kTest), options, false);
   }
   const auto progress = make_progress(options.json    ? ProgressStyle::kJson
                                       : options.quiet ? ProgressStyle::kQuiet

@@ -101,7 +101,8 @@ class Terminals : public testing::Test {
  protected:
   void SetUp() override {
     int master = -1, slave = -1;
-    if (::openpty(&master, &slave, nullptr, nullptr, nullptr) != 0) GTEST_SKIP() << "no pseudo terminal can be made here";
+    if (::openpty(&master, &slave, nullptr, nullptr, nullptr) != 0)
+      GTEST_SKIP() << "no pseudo terminal can be made here";
     ::close(master);
     ::close(slave);
   }

@@ -188,7 +188,8 @@ TEST(PlannerProperties, AllGroupSizesOfAGraphAreSound) {
     const Graph graph = random_graph(dice);
     for (std::int64_t group = 0; group <= 9; ++group) {
       const PlanOptions options = {.batch = 8, .threads = 2, .group = group};
-      ASSERT_NO_THROW(verify(graph, make_plan(graph, options))) << "seed " << seed << " group " << group;
+      ASSERT_NO_THROW(verify(graph, make_plan(graph, options)))
+          << "seed " << seed << " group " << group;
     }
   }
 }
@@ -198,9 +199,7 @@ TEST(PlannerProperties, ChainsMeetTheLiveBound) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Dice dice(seed + 200000);
     const Graph graph = network(dice, false);
-    tally.add(make_plan(
-        graph,
-        {.batch = 8, .threads = 2, .group = dice.between(0, 8)}));
+    tally.add(make_plan(graph, {.batch = 8, .threads = 2, .group = dice.between(0, 8)}));
   }
   tally.print("chains");
   // The live bound is not always reachable; the zoo's models are held to it strictly
@@ -213,9 +212,7 @@ TEST(PlannerProperties, ResidualNetworksMeetTheLiveBound) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Dice dice(seed + 300000);
     const Graph graph = network(dice, true);
-    tally.add(make_plan(
-        graph,
-        {.batch = 8, .threads = 2, .group = dice.between(0, 8)}));
+    tally.add(make_plan(graph, {.batch = 8, .threads = 2, .group = dice.between(0, 8)}));
   }
   tally.print("residual networks");
   EXPECT_LE(tally.above_tolerance, tally.plans / 100);
@@ -232,8 +229,8 @@ TEST(PlannerProperties, EveryWayToSaveIsSound) {
     options.saving.assign(graph.values().size(), Saving::kKeep);
     for (const Value& value : graph.values()) {
       if (!restorable(graph, traits, value.id)) continue;
-      options.saving[static_cast<std::size_t>(value.id)] =
-          dice.pick(std::vector{Saving::kKeep, Saving::kRecompute, Saving::kRecompute, Saving::kSpill, Saving::kHalf});
+      options.saving[static_cast<std::size_t>(value.id)] = dice.pick(std::vector{
+          Saving::kKeep, Saving::kRecompute, Saving::kRecompute, Saving::kSpill, Saving::kHalf});
     }
     NodeId forward = 0;
     while (graph.node(forward).phase == Phase::kForward) ++forward;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The budget search against brute force and against its own promises.
+#include "plan/search.hpp"
+
 #include <functional>
 #include <random>
 
 #include <gtest/gtest.h>
 
 #include "plan/chain.hpp"
-#include "plan/search.hpp"
-#include "plan/sketch.hpp"
-#include "plan/schedule.hpp"
 #include "plan/cost.hpp"
+#include "plan/schedule.hpp"
+#include "plan/sketch.hpp"
 #include "support/fake_op.hpp"
 
 namespace surefit {
@@ -18,13 +19,15 @@ namespace {
 // All tilings, tried one by one.
 double brute_force(int blocks, const std::vector<ChainOption>& options, std::size_t bytes) {
   double best = std::numeric_limits<double>::infinity();
-  const std::function<void(int, std::size_t, double)> go = [&](int block, std::size_t used, double seconds) {
+  const std::function<void(int, std::size_t, double)> go = [&](int block, std::size_t used,
+                                                               double seconds) {
     if (block == blocks) {
       best = std::min(best, seconds);
       return;
     }
     for (const ChainOption& option : options) {
-      if (option.begin != block || used + option.working > bytes || used + option.kept > bytes) continue;
+      if (option.begin != block || used + option.working > bytes || used + option.kept > bytes)
+        continue;
       go(option.end, used + option.kept, seconds + option.seconds);
     }
   };
@@ -84,7 +87,8 @@ TEST(Chain, RoundingStaysOnTheSafeSide) {
     for (int begin = 0; begin < 8; ++begin) {
       for (int o = 0; o < 3; ++o) {
         const std::size_t kept = random() % 100000;
-        options.push_back({begin, begin + 1, static_cast<double>(random() % 20), kept, kept + random() % 100000});
+        options.push_back(
+            {begin, begin + 1, static_cast<double>(random() % 20), kept, kept + random() % 100000});
       }
     }
     const std::size_t bytes = 100000 + random() % 400000;
@@ -98,8 +102,8 @@ TEST(Chain, RoundingStaysOnTheSafeSide) {
   }
 }
 
-// A chain of layers whose backward needs their input, as convolutions do, with normalisations between that couple the
-// batch: groups do not help, only recomputation does.
+// A chain of layers whose backward needs their input, as convolutions do, with normalisations
+// between that couple the batch: groups do not help, only recomputation does.
 Graph coupled_chain(int layers, std::mt19937& random) {
   Graph graph(fake_structural_ops());
   std::vector<ValueId> inputs, weights;
@@ -114,16 +118,19 @@ Graph coupled_chain(int layers, std::mt19937& random) {
     FakeOp::Spec sum = {.kind = "sum", .outputs = {floats(8)}};
     sum.traits.role = BatchRole::kReduction;
     const ValueId total = graph.add1(fake(sum), {x}, "norm", Phase::kForward);
-    x = graph.add1(fake({.kind = "apply", .outputs = {batched_floats(width)}}), {x, total}, "norm", Phase::kForward);
+    x = graph.add1(fake({.kind = "apply", .outputs = {batched_floats(width)}}), {x, total}, "norm",
+                   Phase::kForward);
   }
-  ValueId gradient = graph.add1(fake({.kind = "loss", .outputs = {graph.value(x).type}}), {x}, "loss", Phase::kForward);
+  ValueId gradient = graph.add1(fake({.kind = "loss", .outputs = {graph.value(x).type}}), {x},
+                                "loss", Phase::kForward);
   for (std::size_t i = inputs.size(); i-- > 0;) {
     const auto first = static_cast<NodeId>(graph.nodes().size());
     FakeOp::Spec sum = {.kind = "weights", .outputs = {floats(32)}};
     sum.traits.role = BatchRole::kReduction;
-    const ValueId total = graph.add1(fake(sum), {inputs[i], gradient}, "layer", Phase::kBackward, Category::kGradients);
-    gradient = graph.add1(fake({.kind = "data", .outputs = {graph.value(inputs[i]).type}}), {gradient, weights[i]},
-                          "layer", Phase::kBackward);
+    const ValueId total = graph.add1(fake(sum), {inputs[i], gradient}, "layer", Phase::kBackward,
+                                     Category::kGradients);
+    gradient = graph.add1(fake({.kind = "data", .outputs = {graph.value(inputs[i]).type}}),
+                          {gradient, weights[i]}, "layer", Phase::kBackward);
     graph.set_source(first, static_cast<NodeId>(3 * i));
     FakeOp::Spec update = {.kind = "update", .mutated = {0}};
     update.traits.role = BatchRole::kBatchFree;
@@ -132,7 +139,8 @@ Graph coupled_chain(int layers, std::mt19937& random) {
   return graph;
 }
 
-// Every subset of values to drop, tried one by one: the search, which tries some dozens, comes close on the whole.
+// Every subset of values to drop, tried one by one: the search, which tries some dozens, comes
+// close on the whole.
 TEST(Search, ComesCloseToBruteForceOnSmallChains) {
   std::mt19937 random(11);
   int tried = 0;
@@ -142,7 +150,8 @@ TEST(Search, ComesCloseToBruteForceOnSmallChains) {
     const std::vector<OpTraits> traits = traits_of(graph);
     std::vector<ValueId> droppable;
     for (const Value& value : graph.values()) {
-      if (restorable(graph, traits, value.id) && graph.value(value.id).name.find("loss") == std::string::npos) {
+      if (restorable(graph, traits, value.id) &&
+          graph.value(value.id).name.find("loss") == std::string::npos) {
         droppable.push_back(value.id);
       }
     }
@@ -155,11 +164,13 @@ TEST(Search, ComesCloseToBruteForceOnSmallChains) {
       PlanOptions options = {.batch = 8, .threads = 1};
       options.saving.assign(graph.values().size(), Saving::kKeep);
       for (std::size_t i = 0; i < droppable.size(); ++i) {
-        if ((subset >> i & 1U) != 0) options.saving[static_cast<std::size_t>(droppable[i])] = Saving::kRecompute;
+        if ((subset >> i & 1U) != 0)
+          options.saving[static_cast<std::size_t>(droppable[i])] = Saving::kRecompute;
       }
       const Plan plan = sketch_plan(graph, traits, options);
       smallest = std::min(smallest, plan.max_live_bytes);
-      if (plan.max_live_bytes <= budget) best = std::min(best, estimate_seconds(graph, traits, plan));
+      if (plan.max_live_bytes <= budget)
+        best = std::min(best, estimate_seconds(graph, traits, plan));
     }
     const auto found = search.within(budget);
     ASSERT_TRUE(found) << round;
@@ -169,7 +180,8 @@ TEST(Search, ComesCloseToBruteForceOnSmallChains) {
     sum += found->seconds / best;
     ++tried;
   }
-  std::printf("%d chains, time against brute force: mean %.3f, worst %.3f\n", tried, sum / tried, worst);
+  std::printf("%d chains, time against brute force: mean %.3f, worst %.3f\n", tried, sum / tried,
+              worst);
   EXPECT_LE(sum / tried, 1.05);
   EXPECT_LE(worst, 1.5);
 }
@@ -183,7 +195,8 @@ TEST(Search, FitsTheBudgetOrSaysNo) {
     ASSERT_LT(least, full / 2);
     double slowest = 0;
     for (const double share : {1.0, 0.7, 0.5, 0.3, 0.0}) {
-      const auto budget = least + static_cast<std::size_t>(share * static_cast<double>(full - least));
+      const auto budget =
+          least + static_cast<std::size_t>(share * static_cast<double>(full - least));
       const auto choice = search.within(budget);
       ASSERT_TRUE(choice);
       EXPECT_LE(choice->live_bytes, budget);

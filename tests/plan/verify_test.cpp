@@ -43,9 +43,10 @@ class VerifyTest : public ::testing::Test {
     throw std::logic_error("no buffer");
   }
   std::vector<Instance>::iterator update_in(Plan& plan) const {
-    return std::find_if(plan.instances.begin(), plan.instances.end(), [&](const Instance& instance) {
-      return graph_.node(instance.node).phase == Phase::kUpdate;
-    });
+    return std::find_if(plan.instances.begin(), plan.instances.end(),
+                        [&](const Instance& instance) {
+                          return graph_.node(instance.node).phase == Phase::kUpdate;
+                        });
   }
   void expect_refused(const Plan& plan, const std::string& why) const {
     try {
@@ -197,7 +198,8 @@ TEST_F(VerifyTest, AValueFetchedFromAnotherPlace) {
   options.saving[static_cast<std::size_t>(second_)] = Saving::kSpill;
   Plan broken = make_plan(graph_, options);
   for (Instance& instance : broken.instances) {
-    if (instance.action == Action::kFetch) instance.file_offset = instance.file_offset == 0 ? 4096 : 0;
+    if (instance.action == Action::kFetch)
+      instance.file_offset = instance.file_offset == 0 ? 4096 : 0;
   }
   expect_refused(broken, "before it is spilled");
 }
