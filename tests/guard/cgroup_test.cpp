@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // v1, v2, hybrid and container layouts, as trees of files.
-#include "guard/cgroup.hpp"
+#include "guard/own_cgroup.hpp"
 
 #include <filesystem>
 #include <fstream>

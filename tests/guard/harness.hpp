@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "guard/cgroup.hpp"
+#include "base/cgroup.hpp"
 
 namespace surefit::guard {
 
