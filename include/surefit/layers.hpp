@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers with Keras's names, arguments and defaults. Pictures are channels last, (height, width, channels).
+// Layers with Keras's names, arguments and defaults. Pictures are channels last, (height, width,
+// channels).
 //
-// A layer is a spec struct here, one .cpp under src/nn/layers and one test; the list at the end of this header is the
-// only registration.
+// A layer is a spec struct here, one .cpp under src/nn/layers and one test; the list at the end of
+// this header is the only registration.
 #pragma once
 
 #include <initializer_list>
@@ -19,8 +20,8 @@ namespace surefit {
 class LayerImpl;
 using LayerPtr = std::shared_ptr<const LayerImpl>;
 
-// Every spec ends with these: the layer's name (empty: chosen from the class, "conv2d", "conv2d_1", ...) and whether
-// its parameters are trained.
+// Every spec ends with these: the layer's name (empty: chosen from the class, "conv2d", "conv2d_1",
+// ...) and whether its parameters are trained.
 #define SUREFIT_LAYER_COMMON \
   std::string name = {};     \
   bool trainable = true
@@ -81,8 +82,10 @@ struct MaxPooling2D {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "MaxPooling2D";
   static constexpr auto fields() {
-    return std::tuple{SpecField{"pool_size", &MaxPooling2D::pool_size}, SpecField{"padding", &MaxPooling2D::padding},
-                      SpecField{"strides", &MaxPooling2D::strides}, SpecField{"data_format", &MaxPooling2D::data_format}};
+    return std::tuple{SpecField{"pool_size", &MaxPooling2D::pool_size},
+                      SpecField{"padding", &MaxPooling2D::padding},
+                      SpecField{"strides", &MaxPooling2D::strides},
+                      SpecField{"data_format", &MaxPooling2D::data_format}};
   }
 };
 LayerPtr make_layer(const MaxPooling2D&);
@@ -96,7 +99,8 @@ struct AveragePooling2D {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "AveragePooling2D";
   static constexpr auto fields() {
-    return std::tuple{SpecField{"pool_size", &AveragePooling2D::pool_size}, SpecField{"padding", &AveragePooling2D::padding},
+    return std::tuple{SpecField{"pool_size", &AveragePooling2D::pool_size},
+                      SpecField{"padding", &AveragePooling2D::padding},
                       SpecField{"strides", &AveragePooling2D::strides},
                       SpecField{"data_format", &AveragePooling2D::data_format}};
   }
@@ -116,8 +120,8 @@ struct GlobalAveragePooling2D {
 };
 LayerPtr make_layer(const GlobalAveragePooling2D&);
 
-// Normalises each channel by its statistics over the whole logical batch, exactly, whatever the memory budget:
-// y = gamma (x - mean) / sqrt(variance + epsilon) + beta. (Ioffe and Szegedy 2015)
+// Normalises each channel by its statistics over the whole logical batch, exactly, whatever the
+// memory budget: y = gamma (x - mean) / sqrt(variance + epsilon) + beta. (Ioffe and Szegedy 2015)
 struct BatchNormalization {
   int axis = -1;
   double momentum = 0.99;
@@ -128,25 +132,27 @@ struct BatchNormalization {
   Object gamma_initializer = {"Ones"};
   Object moving_mean_initializer = {"Zeros"};
   Object moving_variance_initializer = {"Ones"};
-  std::optional<Object> beta_regularizer = {}, gamma_regularizer = {}, beta_constraint = {}, gamma_constraint = {};
+  std::optional<Object> beta_regularizer = {}, gamma_regularizer = {}, beta_constraint = {},
+                        gamma_constraint = {};
   bool synchronized = false;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "BatchNormalization";
   static constexpr auto fields() {
-    return std::tuple{SpecField{"axis", &BatchNormalization::axis},
-                      SpecField{"momentum", &BatchNormalization::momentum},
-                      SpecField{"epsilon", &BatchNormalization::epsilon},
-                      SpecField{"center", &BatchNormalization::center},
-                      SpecField{"scale", &BatchNormalization::scale},
-                      SpecField{"beta_initializer", &BatchNormalization::beta_initializer},
-                      SpecField{"gamma_initializer", &BatchNormalization::gamma_initializer},
-                      SpecField{"moving_mean_initializer", &BatchNormalization::moving_mean_initializer},
-                      SpecField{"moving_variance_initializer", &BatchNormalization::moving_variance_initializer},
-                      SpecField{"beta_regularizer", &BatchNormalization::beta_regularizer},
-                      SpecField{"gamma_regularizer", &BatchNormalization::gamma_regularizer},
-                      SpecField{"beta_constraint", &BatchNormalization::beta_constraint},
-                      SpecField{"gamma_constraint", &BatchNormalization::gamma_constraint},
-                      SpecField{"synchronized", &BatchNormalization::synchronized}};
+    return std::tuple{
+        SpecField{"axis", &BatchNormalization::axis},
+        SpecField{"momentum", &BatchNormalization::momentum},
+        SpecField{"epsilon", &BatchNormalization::epsilon},
+        SpecField{"center", &BatchNormalization::center},
+        SpecField{"scale", &BatchNormalization::scale},
+        SpecField{"beta_initializer", &BatchNormalization::beta_initializer},
+        SpecField{"gamma_initializer", &BatchNormalization::gamma_initializer},
+        SpecField{"moving_mean_initializer", &BatchNormalization::moving_mean_initializer},
+        SpecField{"moving_variance_initializer", &BatchNormalization::moving_variance_initializer},
+        SpecField{"beta_regularizer", &BatchNormalization::beta_regularizer},
+        SpecField{"gamma_regularizer", &BatchNormalization::gamma_regularizer},
+        SpecField{"beta_constraint", &BatchNormalization::beta_constraint},
+        SpecField{"gamma_constraint", &BatchNormalization::gamma_constraint},
+        SpecField{"synchronized", &BatchNormalization::synchronized}};
   }
 };
 LayerPtr make_layer(const BatchNormalization&);
@@ -182,12 +188,14 @@ struct Flatten {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Flatten";
-  static constexpr auto fields() { return std::tuple{SpecField{"data_format", &Flatten::data_format}}; }
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"data_format", &Flatten::data_format}};
+  }
 };
 LayerPtr make_layer(const Flatten&);
 
-// Zeroes a share `rate` of the elements in training and scales the rest by 1 / (1 - rate). The mask is a function of
-// (seed, layer, step, sample): nothing is stored.
+// Zeroes a share `rate` of the elements in training and scales the rest by 1 / (1 - rate). The mask
+// is a function of (seed, layer, step, sample): nothing is stored.
 struct Dropout {
   double rate = 0.5;
   std::optional<std::int64_t> seed = {};
@@ -206,7 +214,9 @@ struct Activation {
   std::string activation = "linear";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Activation";
-  static constexpr auto fields() { return std::tuple{SpecField{"activation", &Activation::activation}}; }
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"activation", &Activation::activation}};
+  }
 };
 LayerPtr make_layer(const Activation&);
 
@@ -218,7 +228,8 @@ struct ReLU {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "ReLU";
   static constexpr auto fields() {
-    return std::tuple{SpecField{"max_value", &ReLU::max_value}, SpecField{"negative_slope", &ReLU::negative_slope},
+    return std::tuple{SpecField{"max_value", &ReLU::max_value},
+                      SpecField{"negative_slope", &ReLU::negative_slope},
                       SpecField{"threshold", &ReLU::threshold}};
   }
 };
@@ -244,8 +255,9 @@ LayerPtr make_layer(const Add&);
 #undef SUREFIT_LAYER_COMMON
 
 // Every layer of the library, once.
-using BuiltinLayers = TypeList<InputLayer, Conv2D, MaxPooling2D, AveragePooling2D, GlobalAveragePooling2D,
-                               BatchNormalization, Dense, Flatten, Dropout, Activation, ReLU, Softmax, Add>;
+using BuiltinLayers =
+    TypeList<InputLayer, Conv2D, MaxPooling2D, AveragePooling2D, GlobalAveragePooling2D,
+             BatchNormalization, Dense, Flatten, Dropout, Activation, ReLU, Softmax, Add>;
 
 class Symbol;
 
@@ -253,10 +265,11 @@ class Symbol;
 class Layer {
  public:
   template <typename Spec>
-    requires requires(const Spec& spec) { make_layer(spec); }
-  Layer(const Spec& spec)  // NOLINT(google-explicit-constructor): Sequential{Conv2D{...}, Dense{...}}
-      : state_(std::make_shared<State>(State{std::string(Spec::kClass), spec.name, spec.trainable, spec_to_config(spec),
-                                             make_layer(spec)})) {}
+  requires requires(const Spec& spec) { make_layer(spec); }
+  Layer(
+      const Spec& spec)  // NOLINT(google-explicit-constructor): Sequential{Conv2D{...}, Dense{...}}
+      : state_(std::make_shared<State>(State{std::string(Spec::kClass), spec.name, spec.trainable,
+                                             spec_to_config(spec), make_layer(spec)})) {}
 
   // Applies the layer: Symbol y = Layer(Conv2D{.filters = 32})(x).
   Symbol operator()(const Symbol& input) const;
@@ -264,7 +277,9 @@ class Layer {
   Symbol operator()(const std::vector<Symbol>& inputs) const;
 
   const std::string& class_name() const { return state_->class_name; }
-  const std::string& name() const { return state_->name; }  // may be empty until the layer is part of a model
+  const std::string& name() const {
+    return state_->name;
+  }  // may be empty until the layer is part of a model
   bool trainable() const { return state_->trainable; }
   const ConfigMap& config() const { return state_->config; }
   const LayerImpl& impl() const { return *state_->impl; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses with Keras's names and defaults: the mean over the samples of the logical batch, however it is cut.
+// Losses with Keras's names and defaults: the mean over the samples of the logical batch, however
+// it is cut.
 #pragma once
 
 #include <memory>
@@ -45,16 +46,17 @@ struct MeanSquaredError {
 };
 LossPtr make_loss(const MeanSquaredError&);
 
-using BuiltinLosses = TypeList<SparseCategoricalCrossentropy, CategoricalCrossentropy, MeanSquaredError>;
+using BuiltinLosses =
+    TypeList<SparseCategoricalCrossentropy, CategoricalCrossentropy, MeanSquaredError>;
 
 // Any loss: a spec, or Keras's name for it ("mse", "sparse_categorical_crossentropy").
 class Loss {
  public:
   template <typename Spec>
-    requires requires(const Spec& spec) { make_loss(spec); }
+  requires requires(const Spec& spec) { make_loss(spec); }
   Loss(const Spec& spec)  // NOLINT(google-explicit-constructor)
       : name_(Spec::kName), config_(spec_to_config(spec)), impl_(make_loss(spec)) {}
-  Loss(const std::string& name);  // NOLINT(google-explicit-constructor)
+  Loss(const std::string& name);                       // NOLINT(google-explicit-constructor)
   Loss(const char* name) : Loss(std::string(name)) {}  // NOLINT(google-explicit-constructor)
   // By class or name and arguments, as on the command line. Throws ConfigError.
   static Loss from_config(const std::string& name, const ConfigMap& config);

@@ -7,13 +7,18 @@
 
 namespace surefit {
 
-Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::shared_ptr<Arena> arena,
+Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
+                       std::shared_ptr<Arena> arena,
                        const std::function<std::byte*(ValueId)>& persistent)
-    : graph_(graph), plan_(std::move(plan)), pool_(pool), arena_(std::move(arena)), persistent_(persistent) {
-  SUREFIT_CHECK(arena_->bytes() >= plan_.arena_bytes, "arena of {} bytes for a plan of {}", arena_->bytes(),
-                plan_.arena_bytes);
-  SUREFIT_CHECK(pool.threads() <= plan_.threads, "{} threads where the plan has room for {}", pool.threads(),
-                plan_.threads);
+    : graph_(graph),
+      plan_(std::move(plan)),
+      pool_(pool),
+      arena_(std::move(arena)),
+      persistent_(persistent) {
+  SUREFIT_CHECK(arena_->bytes() >= plan_.arena_bytes, "arena of {} bytes for a plan of {}",
+                arena_->bytes(), plan_.arena_bytes);
+  SUREFIT_CHECK(pool.threads() <= plan_.threads, "{} threads where the plan has room for {}",
+                pool.threads(), plan_.threads);
   const auto memory = [&](const Buffer& buffer) {
     return buffer.persistent ? persistent(buffer.value) : arena_->base() + buffer.offset;
   };
@@ -24,7 +29,8 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::sha
     const auto outputs = graph.output_types(*bound.node);
     bound.traits = bound.node->op->traits(inputs, outputs);
     bound.kernel = bound.node->op->bind(inputs, outputs, plan_.threads);
-    const auto operands = [&](const std::vector<int>& buffers, std::vector<Operand>& list, std::vector<bool>& is_group) {
+    const auto operands = [&](const std::vector<int>& buffers, std::vector<Operand>& list,
+                              std::vector<bool>& is_group) {
       for (const int index : buffers) {
         const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(index)];
         list.push_back({memory(buffer), buffer.sample_bytes, 0});
@@ -39,7 +45,8 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::sha
       bound.thread_scratch_bytes = buffer.bytes / static_cast<std::size_t>(plan_.threads);
     }
     if (instance.shared_scratch != kNone) {
-      bound.shared_scratch = memory(plan_.buffers[static_cast<std::size_t>(instance.shared_scratch)]);
+      bound.shared_scratch =
+          memory(plan_.buffers[static_cast<std::size_t>(instance.shared_scratch)]);
     }
     bound_.push_back(std::move(bound));
   }
@@ -56,8 +63,8 @@ Operand Executable::operand(ValueId id) const {
 }
 
 void Executable::run(const StepContext& context, RunObserver* observer) {
-  SUREFIT_CHECK(context.samples >= 1 && context.samples <= plan_.batch, "{} samples in a plan for {}", context.samples,
-                plan_.batch);
+  SUREFIT_CHECK(context.samples >= 1 && context.samples <= plan_.batch,
+                "{} samples in a plan for {}", context.samples, plan_.batch);
   bool updating = false;
   for (const Segment& segment : plan_.segments) {
     for (std::int64_t begin = 0; begin < context.samples; begin += segment.group) {
@@ -79,7 +86,8 @@ void Executable::run(const StepContext& context, RunObserver* observer) {
   }
 }
 
-void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end) {
+void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin,
+                              std::int64_t end) {
   for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
     if (bound.input_is_group[i]) bound.inputs[i].first_sample = begin;
   }
@@ -106,7 +114,8 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     task.block = static_cast<int>(index % blocks);
     task.thread = thread;
     if (bound.thread_scratch != nullptr) {
-      task.thread_scratch = bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
+      task.thread_scratch =
+          bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
     }
     task.shared_scratch = bound.shared_scratch;
     bound.kernel->run(task);

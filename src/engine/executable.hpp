@@ -19,18 +19,19 @@ class RunObserver {
   virtual ~RunObserver() = default;
   virtual void before(const Node&) {}
   // Samples [begin, end) of the node's outputs are now in memory.
-  virtual void after(const Node&, std::span<const Operand> outputs, std::int64_t begin, std::int64_t end) {
+  virtual void after(const Node&, std::span<const Operand> outputs, std::int64_t begin,
+                     std::int64_t end) {
     (void)outputs, (void)begin, (void)end;
   }
-  // Called once, when everything is computed that the updates rest on and nothing persistent has changed yet: to throw
-  // here leaves the model as it was.
+  // Called once, when everything is computed that the updates rest on and nothing persistent has
+  // changed yet: to throw here leaves the model as it was.
   virtual void before_updates() {}
 };
 
 class Executable {
  public:
-  // `persistent` gives the memory of a persistent value. Several executables may share an arena if they do not run at
-  // the same time. The graph and pool must outlive the executable.
+  // `persistent` gives the memory of a persistent value. Several executables may share an arena if
+  // they do not run at the same time. The graph and pool must outlive the executable.
   Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::shared_ptr<Arena> arena,
              const std::function<std::byte*(ValueId)>& persistent);
 
@@ -38,7 +39,9 @@ class Executable {
   const Graph& graph() const { return graph_; }
   // Memory of an input, kept or persistent value: sample n at Operand::at(n).
   Operand operand(ValueId id) const;
-  const Kernel& kernel(int instance) const { return *bound_[static_cast<std::size_t>(instance)].kernel; }
+  const Kernel& kernel(int instance) const {
+    return *bound_[static_cast<std::size_t>(instance)].kernel;
+  }
 
   void run(const StepContext& context, RunObserver* observer = nullptr);
 

@@ -19,14 +19,18 @@ double estimate_seconds(const Graph& graph, const Plan& plan, const CostModel& m
       const auto add = [&](const std::vector<int>& buffers) {
         for (const int index : buffers) {
           const Buffer& buffer = plan.buffers[static_cast<std::size_t>(index)];
-          bytes += static_cast<double>(buffer.sample_bytes == 0 ? buffer.bytes * static_cast<std::size_t>(runs)
-                                                                 : buffer.sample_bytes * static_cast<std::size_t>(plan.batch));
+          bytes +=
+              static_cast<double>(buffer.sample_bytes == 0
+                                      ? buffer.bytes * static_cast<std::size_t>(runs)
+                                      : buffer.sample_bytes * static_cast<std::size_t>(plan.batch));
         }
       };
       add(instance.inputs);
       add(instance.outputs);
-      const double flops = traits.flops_per_sample * static_cast<double>(plan.batch) + traits.flops_per_step;
-      const double work = std::max(flops / (model.flops_per_second * traits.efficiency), bytes / model.bytes_per_second);
+      const double flops =
+          traits.flops_per_sample * static_cast<double>(plan.batch) + traits.flops_per_step;
+      const double work = std::max(flops / (model.flops_per_second * traits.efficiency),
+                                   bytes / model.bytes_per_second);
       seconds += work / plan.threads + runs * model.dispatch_seconds;
     }
   }

@@ -5,8 +5,8 @@
 
 namespace surefit {
 
-// A nominal machine. Constants, never measurements: plan and train must agree on any day, and only the order of
-// candidate plans matters, not their seconds.
+// A nominal machine. Constants, never measurements: plan and train must agree on any day, and only
+// the order of candidate plans matters, not their seconds.
 struct CostModel {
   double flops_per_second = 100e9;  // of one thread
   double bytes_per_second = 12e9;   // of one thread, from memory

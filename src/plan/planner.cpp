@@ -34,8 +34,8 @@ class Planner {
  private:
   const OpTraits& traits(NodeId node) const { return traits_[static_cast<std::size_t>(node)]; }
 
-  // With early updates each update moves up to right behind the last node that needs the old parameter or produces
-  // the gradient; otherwise the graph's own order stands.
+  // With early updates each update moves up to right behind the last node that needs the old
+  // parameter or produces the gradient; otherwise the graph's own order stands.
   void order_nodes() {
     const auto count = graph_.nodes().size();
     std::vector<std::pair<NodeId, NodeId>> keyed;  // (place, node): stable among equals
@@ -47,7 +47,8 @@ class Planner {
         place = 0;
         for (const ValueId id : node.inputs) {
           const Value& value = graph_.value(graph_.root(id));
-          if (value.producer != kNone) place = std::max(place, ready[static_cast<std::size_t>(value.producer)]);
+          if (value.producer != kNone)
+            place = std::max(place, ready[static_cast<std::size_t>(value.producer)]);
         }
         for (const int position : node.op->mutated_inputs()) {
           const ValueId mutated = graph_.root(node.inputs[static_cast<std::size_t>(position)]);
@@ -59,7 +60,8 @@ class Planner {
       ready[static_cast<std::size_t>(node.id)] = place;
       keyed.emplace_back(place, node.id);
     }
-    std::stable_sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(keyed.begin(), keyed.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [place, node] : keyed) order_.push_back(node);
   }
 
@@ -68,8 +70,8 @@ class Planner {
     return options_.batch;
   }
 
-  // Groups are cut where a sum over the batch is needed: its readers must wait for the last group. Everything in
-  // between may stay in one segment.
+  // Groups are cut where a sum over the batch is needed: its readers must wait for the last group.
+  // Everything in between may stay in one segment.
   void cut_segments() {
     const std::int64_t group = choose_group();
     const int count = static_cast<int>(order_.size());
@@ -82,8 +84,9 @@ class Planner {
     int begin = 0;
     for (int i = 0; i < count; ++i) {
       const Node& node = graph_.node(order_[static_cast<std::size_t>(i)]);
-      const bool waits = std::any_of(node.inputs.begin(), node.inputs.end(),
-                                     [&](ValueId id) { return incomplete.contains(graph_.root(id)); });
+      const bool waits = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+        return incomplete.contains(graph_.root(id));
+      });
       // A later group would see the parameter after its update.
       if (waits || (looped && !node.op->pure())) {
         close_segment(begin, i, group);
@@ -120,8 +123,8 @@ class Planner {
   }
 
   void make_instances() {
-    // Where each value is written and last read, by segment: a batched value that stays inside one looped segment
-    // needs room for one group only.
+    // Where each value is written and last read, by segment: a batched value that stays inside one
+    // looped segment needs room for one group only.
     const auto values = graph_.values().size();
     std::vector<int> written(values, kNone), first_use(values, kNone), last_use(values, kNone);
     std::vector<bool> crosses(values, false);
@@ -132,7 +135,8 @@ class Planner {
         const auto owner = static_cast<std::size_t>(graph_.root(id));
         if (first_use[owner] == kNone) first_use[owner] = i;
         last_use[owner] = i;
-        if (written[owner] == kNone || segment_of(written[owner]) != segment_of(i)) crosses[owner] = true;
+        if (written[owner] == kNone || segment_of(written[owner]) != segment_of(i))
+          crosses[owner] = true;
       }
     }
     const int end = static_cast<int>(order_.size()) - 1;
@@ -144,8 +148,8 @@ class Planner {
     for (const Value& value : graph_.values()) {
       const auto at = static_cast<std::size_t>(value.id);
       if (value.view_of != kNone) continue;
-      if (value.origin == Origin::kNode && written[at] == kNone) continue;  // fused away
-      if (value.origin != Origin::kNode && last_use[at] == kNone) continue;   // nobody reads it
+      if (value.origin == Origin::kNode && written[at] == kNone) continue;   // fused away
+      if (value.origin != Origin::kNode && last_use[at] == kNone) continue;  // nobody reads it
       buffer_of[value.id] = static_cast<int>(plan_.buffers.size());
       plan_.buffers.push_back(make_buffer(value, written[at], last_use[at], crosses[at]));
     }
@@ -153,7 +157,8 @@ class Planner {
       const Node& node = graph_.node(id);
       Instance instance;
       instance.node = id;
-      for (const ValueId input : node.inputs) instance.inputs.push_back(buffer_of.at(graph_.root(input)));
+      for (const ValueId input : node.inputs)
+        instance.inputs.push_back(buffer_of.at(graph_.root(input)));
       for (const ValueId output : node.outputs) instance.outputs.push_back(buffer_of.at(output));
       plan_.instances.push_back(std::move(instance));
     }
@@ -184,7 +189,8 @@ class Planner {
       buffer.last = std::max(buffer.last, home->end - 1);
     }
     const Segment& final = plan_.segments[static_cast<std::size_t>(segment_of(buffer.last))];
-    if (final.group < options_.batch && !(local && value.type.batched)) buffer.last = std::max(buffer.last, final.end - 1);
+    if (final.group < options_.batch && !(local && value.type.batched))
+      buffer.last = std::max(buffer.last, final.end - 1);
     return buffer;
   }
 
@@ -193,7 +199,8 @@ class Planner {
     if (!options_.allow_in_place || !options_.allow_sharing) return;
     std::vector<int> last_reader(plan_.buffers.size(), kNone);
     for (int i = 0; i < static_cast<int>(plan_.instances.size()); ++i) {
-      for (const int b : plan_.instances[static_cast<std::size_t>(i)].inputs) last_reader[static_cast<std::size_t>(b)] = i;
+      for (const int b : plan_.instances[static_cast<std::size_t>(i)].inputs)
+        last_reader[static_cast<std::size_t>(b)] = i;
     }
     for (int i = 0; i < static_cast<int>(plan_.instances.size()); ++i) {
       const Instance& instance = plan_.instances[static_cast<std::size_t>(i)];
@@ -235,7 +242,8 @@ class Planner {
         return static_cast<int>(plan_.buffers.size()) - 1;
       };
       instance.thread_scratch =
-          add(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(t.thread_scratch_bytes), kBufferAlignment)) *
+          add(static_cast<std::size_t>(
+                  round_up(static_cast<std::int64_t>(t.thread_scratch_bytes), kBufferAlignment)) *
                   static_cast<std::size_t>(options_.threads),
               "thread scratch");
       instance.shared_scratch = add(t.shared_scratch_bytes, "scratch");
@@ -268,7 +276,8 @@ class Planner {
     plan_.arena_bytes = pack(items);
     plan_.max_live_bytes = max_live(items, &plan_.peak_instance);
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
-      if (!plan_.buffers[b].persistent) plan_.buffers[b].offset = items[item_of.at(leader[b])].offset;
+      if (!plan_.buffers[b].persistent)
+        plan_.buffers[b].offset = items[item_of.at(leader[b])].offset;
     }
   }
 
@@ -290,13 +299,16 @@ std::uint64_t Plan::predicted_bytes() const {
 
 std::array<std::uint64_t, kCategoryCount> Plan::by_category() const {
   std::array<std::uint64_t, kCategoryCount> sums{};
-  for (const LedgerEntry& entry : ledger) sums[static_cast<std::size_t>(entry.category)] += entry.bytes;
+  for (const LedgerEntry& entry : ledger)
+    sums[static_cast<std::size_t>(entry.category)] += entry.bytes;
   return sums;
 }
 
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
-  if (options.batch < 1) throw ConfigError(fmt::format("[batch_size] expected at least 1; got {}", options.batch));
-  if (options.threads < 1) throw ConfigError(fmt::format("[threads] expected at least 1; got {}", options.threads));
+  if (options.batch < 1)
+    throw ConfigError(fmt::format("[batch_size] expected at least 1; got {}", options.batch));
+  if (options.threads < 1)
+    throw ConfigError(fmt::format("[threads] expected at least 1; got {}", options.threads));
   graph.check();
   PlanOptions checked = options;
   if (checked.early_update) checked.group = options.batch;

@@ -9,7 +9,8 @@
 namespace surefit {
 namespace {
 
-// Among plans that are this close in time, the smaller one wins: the constants are not more exact than that.
+// Among plans that are this close in time, the smaller one wins: the constants are not more exact
+// than that.
 constexpr double kSameTime = 1.03;
 
 struct Candidate {

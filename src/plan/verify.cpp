@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kGarbage = -1;
 
-// Who wrote each byte of the arena last: maximal runs [start, end) -> tag. Tags name a value and, for memory that is
-// used anew by each group of samples, the group.
+// Who wrote each byte of the arena last: maximal runs [start, end) -> tag. Tags name a value and,
+// for memory that is used anew by each group of samples, the group.
 class ShadowArena {
  public:
   explicit ShadowArena(std::size_t bytes) { runs_[0] = {bytes, kGarbage}; }
@@ -50,7 +50,8 @@ class ShadowArena {
 
 class Verifier {
  public:
-  Verifier(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan), arena_(plan.arena_bytes) {
+  Verifier(const Graph& graph, const Plan& plan)
+      : graph_(graph), plan_(plan), arena_(plan.arena_bytes) {
     for (const Node& node : graph.nodes()) {
       traits_.push_back(node.op->traits(graph.input_types(node), graph.output_types(node)));
     }
@@ -59,7 +60,8 @@ class Verifier {
   void run() {
     check_shape();
     for (const Buffer& buffer : plan_.buffers) {
-      if (buffer.value != kNone && !buffer.persistent && value_of(buffer).origin == Origin::kInput) {
+      if (buffer.value != kNone && !buffer.persistent &&
+          value_of(buffer).origin == Origin::kInput) {
         arena_.write(buffer.offset, buffer.offset + buffer.bytes, tag(buffer, 0));
       }
     }
@@ -72,8 +74,9 @@ class Verifier {
     for (const ValueId id : graph_.kept()) check_kept(id);
     for (const Node& node : graph_.nodes()) {
       if (!node.op->pure()) {
-        SUREFIT_CHECK(runs_[node.id] == 1, "{} of layer {} changes persistent memory but runs {} times",
-                      node.op->kind(), node.layer, runs_[node.id]);
+        SUREFIT_CHECK(runs_[node.id] == 1,
+                      "{} of layer {} changes persistent memory but runs {} times", node.op->kind(),
+                      node.layer, runs_[node.id]);
       }
     }
   }
@@ -85,14 +88,18 @@ class Verifier {
     return plan_.buffers[static_cast<std::size_t>(index)];
   }
 
-  static constexpr std::int64_t kPartial = 0xFFFFFFFF;  // in place of a group: a sum that is not complete
-  static std::int64_t tag_of(ValueId value, std::int64_t group) { return (std::int64_t{value} << 32) + group; }
+  static constexpr std::int64_t kPartial =
+      0xFFFFFFFF;  // in place of a group: a sum that is not complete
+  static std::int64_t tag_of(ValueId value, std::int64_t group) {
+    return (std::int64_t{value} << 32) + group;
+  }
   std::int64_t tag(const Buffer& buffer, std::int64_t group) const {
     const bool whole = buffer.sample_bytes == 0 || buffer.samples >= plan_.batch;
     return tag_of(buffer.value, whole ? 0 : group);
   }
 
-  // Segments cover the instances in order; buffers lie inside the arena and are large enough for their value.
+  // Segments cover the instances in order; buffers lie inside the arena and are large enough for
+  // their value.
   void check_shape() const {
     int next = 0;
     for (const Segment& segment : plan_.segments) {
@@ -102,24 +109,28 @@ class Verifier {
     }
     SUREFIT_CHECK(next == static_cast<int>(plan_.instances.size()), "segments end at {}", next);
     for (const Buffer& b : plan_.buffers) {
-      SUREFIT_CHECK(b.persistent || b.offset + b.bytes <= plan_.arena_bytes, "'{}' lies outside the arena", b.name);
+      SUREFIT_CHECK(b.persistent || b.offset + b.bytes <= plan_.arena_bytes,
+                    "'{}' lies outside the arena", b.name);
       if (b.value == kNone) continue;
       const ValueType& type = value_of(b).type;
-      SUREFIT_CHECK(type.batched == (b.sample_bytes > 0 || type.stored_bytes() == 0), "'{}' batched", b.name);
-      const std::size_t needed =
-          type.batched ? type.stored_bytes() * static_cast<std::size_t>(b.samples) : type.stored_bytes();
+      SUREFIT_CHECK(type.batched == (b.sample_bytes > 0 || type.stored_bytes() == 0),
+                    "'{}' batched", b.name);
+      const std::size_t needed = type.batched
+                                     ? type.stored_bytes() * static_cast<std::size_t>(b.samples)
+                                     : type.stored_bytes();
       SUREFIT_CHECK(b.bytes >= needed, "'{}' has {} bytes and needs {}", b.name, b.bytes, needed);
     }
   }
 
   // The bytes an instance touches of a buffer when it handles this group.
-  std::pair<std::size_t, std::size_t> range(const Buffer& b, const Segment& segment, std::int64_t group) const {
+  std::pair<std::size_t, std::size_t> range(const Buffer& b, const Segment& segment,
+                                            std::int64_t group) const {
     if (b.sample_bytes == 0) return {b.offset, b.offset + b.bytes};
     const std::int64_t begin = group * segment.group;
     const std::int64_t end = std::min(plan_.batch, begin + segment.group);
     const std::int64_t from = b.samples >= plan_.batch ? begin : 0;
-    SUREFIT_CHECK(b.samples >= plan_.batch || b.samples >= segment.group, "'{}' holds {} samples, group {}", b.name,
-                  b.samples, segment.group);
+    SUREFIT_CHECK(b.samples >= plan_.batch || b.samples >= segment.group,
+                  "'{}' holds {} samples, group {}", b.name, b.samples, segment.group);
     return {b.offset + static_cast<std::size_t>(from) * b.sample_bytes,
             b.offset + static_cast<std::size_t>(from + end - begin) * b.sample_bytes};
   }
@@ -128,16 +139,19 @@ class Verifier {
     const Instance& instance = plan_.instances[static_cast<std::size_t>(index)];
     const Node& node = graph_.node(instance.node);
     const OpTraits& traits = traits_[static_cast<std::size_t>(node.id)];
-    SUREFIT_CHECK(instance.inputs.size() == node.inputs.size() && instance.outputs.size() == node.outputs.size(),
+    SUREFIT_CHECK(instance.inputs.size() == node.inputs.size() &&
+                      instance.outputs.size() == node.outputs.size(),
                   "operands of {}", node.op->kind());
     // What does not depend on samples runs once per segment, before its first group.
     if (traits.role == BatchRole::kBatchFree && group > 0) return;
     if (traits.role == BatchRole::kReduction) {
       SUREFIT_CHECK(segment.group >= plan_.batch || segment.group % traits.sample_grain == 0,
-                    "{} of {} is cut inside its grain of {}", node.op->kind(), node.layer, traits.sample_grain);
+                    "{} of {} is cut inside its grain of {}", node.op->kind(), node.layer,
+                    traits.sample_grain);
     }
     if (group == 0) ++runs_[node.id];
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) check_read(instance, node, i, segment, group);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      check_read(instance, node, i, segment, group);
     // Scratch turns to garbage: whoever still needs those bytes will find out.
     std::vector<std::pair<std::size_t, std::size_t>> exclusive;
     for (const int scratch : {instance.thread_scratch, instance.shared_scratch}) {
@@ -148,21 +162,26 @@ class Verifier {
         const Buffer& operand = buffer(input);
         if (operand.persistent) continue;
         const auto [from, to] = range(operand, segment, group);
-        SUREFIT_CHECK(b.offset + b.bytes <= from || to <= b.offset, "the scratch of {} of layer {} lies on its input '{}'",
-                      node.op->kind(), node.layer, operand.name);
+        SUREFIT_CHECK(b.offset + b.bytes <= from || to <= b.offset,
+                      "the scratch of {} of layer {} lies on its input '{}'", node.op->kind(),
+                      node.layer, operand.name);
       }
       arena_.write(b.offset, b.offset + b.bytes, kGarbage);
     }
-    const auto holds = [&](int scratch, std::size_t bytes) { return scratch == kNone || buffer(scratch).bytes >= bytes; };
+    const auto holds = [&](int scratch, std::size_t bytes) {
+      return scratch == kNone || buffer(scratch).bytes >= bytes;
+    };
     SUREFIT_CHECK(holds(instance.shared_scratch, traits.shared_scratch_bytes) &&
-                      holds(instance.thread_scratch, traits.thread_scratch_bytes * static_cast<std::size_t>(plan_.threads)),
+                      holds(instance.thread_scratch,
+                            traits.thread_scratch_bytes * static_cast<std::size_t>(plan_.threads)),
                   "the scratch of {} of layer {} is too small", node.op->kind(), node.layer);
     SUREFIT_CHECK((traits.thread_scratch_bytes == 0) == (instance.thread_scratch == kNone) &&
                       (traits.shared_scratch_bytes == 0) == (instance.shared_scratch == kNone),
                   "scratch of {}", node.op->kind());
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       const Buffer& b = buffer(instance.outputs[o]);
-      SUREFIT_CHECK(b.value == graph_.root(node.outputs[o]), "{} writes '{}' into the buffer of '{}'", node.op->kind(),
+      SUREFIT_CHECK(b.value == graph_.root(node.outputs[o]),
+                    "{} writes '{}' into the buffer of '{}'", node.op->kind(),
                     graph_.value(node.outputs[o]).name, b.name);
       const auto [begin, end] = range(b, segment, group);
       check_exclusive(instance, node, traits, o, begin, end, segment, group, exclusive);
@@ -181,10 +200,12 @@ class Verifier {
   void check_read(const Instance& instance, const Node& node, std::size_t i, const Segment& segment,
                   std::int64_t group) {
     const Buffer& b = buffer(instance.inputs[i]);
-    SUREFIT_CHECK(b.value == graph_.root(node.inputs[i]), "{} of layer {} reads '{}' from the buffer of '{}'",
-                  node.op->kind(), node.layer, graph_.value(node.inputs[i]).name, b.name);
+    SUREFIT_CHECK(b.value == graph_.root(node.inputs[i]),
+                  "{} of layer {} reads '{}' from the buffer of '{}'", node.op->kind(), node.layer,
+                  graph_.value(node.inputs[i]).name, b.name);
     if (b.persistent) {
-      SUREFIT_CHECK(!updated_.contains(b.value), "{} reads '{}' after its update", node.op->kind(), b.name);
+      SUREFIT_CHECK(!updated_.contains(b.value), "{} reads '{}' after its update", node.op->kind(),
+                    b.name);
       for (const int position : node.op->mutated_inputs()) {
         if (static_cast<std::size_t>(position) == i) updated_.insert(b.value);
       }
@@ -192,16 +213,18 @@ class Verifier {
     }
     const auto [begin, end] = range(b, segment, group);
     const std::size_t other = arena_.first_other(begin, end, tag(b, group));
-    SUREFIT_CHECK(other == end, "{} of layer {} reads '{}' at {}, but byte {} holds something else", node.op->kind(),
-                  node.layer, b.name, begin, other);
+    SUREFIT_CHECK(other == end, "{} of layer {} reads '{}' at {}, but byte {} holds something else",
+                  node.op->kind(), node.layer, b.name, begin, other);
   }
 
   // An output may touch no other operand, except the one input it may replace, and that exactly.
-  void check_exclusive(const Instance& instance, const Node& node, const OpTraits& traits, std::size_t output,
-                       std::size_t begin, std::size_t end, const Segment& segment, std::int64_t group,
+  void check_exclusive(const Instance& instance, const Node& node, const OpTraits& traits,
+                       std::size_t output, std::size_t begin, std::size_t end,
+                       const Segment& segment, std::int64_t group,
                        const std::vector<std::pair<std::size_t, std::size_t>>& exclusive) const {
     for (const auto& [from, to] : exclusive) {
-      SUREFIT_CHECK(end <= from || to <= begin, "{} of layer {} writes into its own scratch or twice", node.op->kind(),
+      SUREFIT_CHECK(end <= from || to <= begin,
+                    "{} of layer {} writes into its own scratch or twice", node.op->kind(),
                     node.layer);
     }
     for (std::size_t i = 0; i < instance.inputs.size(); ++i) {
@@ -209,9 +232,10 @@ class Verifier {
       if (b.persistent) continue;
       const auto [from, to] = range(b, segment, group);
       if (end <= from || to <= begin) continue;
-      const bool replaced = output == 0 && traits.in_place_input == static_cast<int>(i) && from == begin && to == end &&
-                            traits.role == BatchRole::kPerSample;
-      SUREFIT_CHECK(replaced, "{} of layer {} overwrites its input '{}'", node.op->kind(), node.layer, b.name);
+      const bool replaced = output == 0 && traits.in_place_input == static_cast<int>(i) &&
+                            from == begin && to == end && traits.role == BatchRole::kPerSample;
+      SUREFIT_CHECK(replaced, "{} of layer {} overwrites its input '{}'", node.op->kind(),
+                    node.layer, b.name);
     }
   }
 
@@ -220,7 +244,8 @@ class Verifier {
     bool found = false;
     for (const Buffer& b : plan_.buffers) {
       if (b.value != owner || b.persistent) continue;
-      found = found || arena_.first_other(b.offset, b.offset + b.bytes, tag(b, 0)) == b.offset + b.bytes;
+      found = found ||
+              arena_.first_other(b.offset, b.offset + b.bytes, tag(b, 0)) == b.offset + b.bytes;
     }
     SUREFIT_CHECK(found, "'{}' does not survive to the end of the step", graph_.value(id).name);
   }
@@ -235,6 +260,8 @@ class Verifier {
 
 }  // namespace
 
-void verify(const Graph& graph, const Plan& plan) { Verifier(graph, plan).run(); }
+void verify(const Graph& graph, const Plan& plan) {
+  Verifier(graph, plan).run();
+}
 
 }  // namespace surefit
