@@ -61,11 +61,13 @@ class PosixWritable final : public WritableFile {
 
   void preallocate(std::uint64_t bytes) override {
     if (bytes == 0) return;
-    // Some file systems cannot preallocate; then ENOSPC shows up at the write instead.
-    const int error = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
-    if (error != 0 && error != EOPNOTSUPP && error != EINVAL)
-      fail("reserve space for", path_, error);
-    if (error == 0 && ::ftruncate(fd_, 0) != 0) fail("truncate", path_, errno);
+    // The size stays 0, so that a reader never sees reserved bytes as data. Some file systems
+    // cannot reserve; then ENOSPC shows up at the write instead.
+    while (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
+      if (errno == EINTR) continue;
+      if (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS) return;
+      fail("reserve space for", path_, errno);
+    }
   }
 
   void append(std::span<const std::byte> bytes) override {

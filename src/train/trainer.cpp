@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
@@ -133,6 +134,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     validation_executable_ = bind(*validation_program_, std::move(*validation_plan));
     validation_feed_->bind(*validation_executable_);
   }
+  checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
 }
 
 Trainer::~Trainer() = default;
@@ -153,9 +155,23 @@ double Trainer::images_per_second() const {
   return seconds > 0 ? epoch_images_ / seconds : 0;
 }
 
+std::vector<std::string> Trainer::log_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : scores_.names()) names.push_back(name);
+  if (validation_feed_) {
+    for (const auto& [name, value] : validation_scores_.names()) names.push_back(name);
+  }
+  return names;
+}
+
 void Trainer::request_stop(const std::string& reason) {
-  stop_ = true;
-  stop_reason_ = reason;
+  progress_.stop = true;
+  progress_.history.stop_reason = reason;
+}
+
+void Trainer::interrupt(const std::string& reason) {
+  progress_.history.interrupted = true;
+  progress_.history.stop_reason = reason;
 }
 
 StepContext Trainer::context(std::int64_t samples) const {
@@ -168,45 +184,116 @@ StepContext Trainer::context(std::int64_t samples) const {
 }
 
 History Trainer::run() {
-  History history;
-  for (Callback* callback : options_.callbacks) callback->on_train_begin(*this);
-  for (epoch_ = 0; epoch_ < options_.epochs && !stop_; ++epoch_) {
-    train_feed_.reader().seek(static_cast<std::uint64_t>(epoch_), 0);
-    for (Callback* callback : options_.callbacks) callback->on_epoch_begin(*this);
-    train_epoch();
-    Logs logs = scores_.logs();
-    if (validation_feed_) validate(logs);
-    if (history.names.empty()) {
-      for (const auto& [name, value] : logs) history.names.push_back(name);
-    }
-    history.epochs.emplace_back();
-    for (const auto& [name, value] : logs) history.epochs.back().push_back(value);
-    for (Callback* callback : options_.callbacks) callback->on_epoch_end(*this, logs);
+  call(&Callback::on_train_begin);
+  if (options_.resume && restore()) call(&Callback::on_resume);
+  checkpoints_->begin();
+  run_epochs();
+  if (progress_.history.interrupted) {
+    checkpoints_->save_now(*this, pool_);
+    return std::move(progress_.history);
   }
-  for (Callback* callback : options_.callbacks) callback->on_train_end(*this);
-  return history;
+  progress_.finished = true;
+  // Before callbacks put their best weights in: more epochs go on from where training stopped. A
+  // training cut short by max_steps has been saved within its epoch.
+  if (trained_ && !reached_step_limit()) checkpoints_->save_now(*this, pool_);
+  call(&Callback::on_train_end);
+  return std::move(progress_.history);
+}
+
+bool Trainer::restore() {
+  if (!checkpoints_->restore(*this)) return false;
+  mid_epoch_ = progress_.position > 0;
+  return true;
+}
+
+bool Trainer::roll_back() {
+  if (!restore()) return false;
+  rolled_back_ = true;
+  call(&Callback::on_resume);
+  return true;
+}
+
+bool Trainer::reached_step_limit() const {
+  return options_.max_steps > 0 && progress_.steps_done >= options_.max_steps;
+}
+
+void Trainer::run_epochs() {
+  while (progress_.epoch < options_.epochs && (mid_epoch_ || !progress_.stop)) {
+    trained_ = true;
+    if (!std::exchange(mid_epoch_, false)) {
+      train_feed_.reader().seek(static_cast<std::uint64_t>(progress_.epoch), 0);
+      scores_.reset();
+      progress_.position = 0;
+      call(&Callback::on_epoch_begin);
+    }
+    train_epoch();
+    if (progress_.history.interrupted) return;
+    if (std::exchange(rolled_back_, false)) {
+      checkpoints_->save_now(*this, pool_);  // so that what the rollback changed is not forgotten
+      continue;
+    }
+    close_epoch();
+    if (progress_.history.interrupted) return;
+  }
+}
+
+void Trainer::close_epoch() {
+  if (reached_step_limit()) {
+    checkpoints_->save_now(*this, pool_);
+    request_stop("step limit reached");
+  }
+  Logs logs = scores_.logs();
+  if (validation_feed_) validate(logs);
+  if (progress_.history.interrupted) return;
+  History& history = progress_.history;
+  if (history.names.empty()) {
+    for (const auto& [name, value] : logs) history.names.push_back(name);
+  }
+  history.epochs.emplace_back();
+  for (const auto& [name, value] : logs) history.epochs.back().push_back(value);
+  call(&Callback::on_epoch_end, logs);
+  ++progress_.epoch;
+  progress_.position = 0;
+  if (!reached_step_limit()) checkpoints_->after_epoch(*this, pool_);
 }
 
 void Trainer::train_epoch() {
-  scores_.reset();
   epoch_images_ = epoch_seconds_ = 0;
   epoch_started_ = monotonic_seconds();
-  bool any = false;
-  while (!stop_) {
+  while (!progress_.stop && !progress_.history.interrupted && !reached_step_limit()) {
     const std::int64_t samples = train_feed_.next(pool_);
     if (samples == 0) break;
-    any = true;
-    train_step(samples);
-    epoch_images_ += static_cast<double>(samples);
-    if (!options_.callbacks.empty()) {
-      const Logs& logs = scores_.logs();
-      for (Callback* callback : options_.callbacks) callback->on_train_batch_end(*this, logs);
+    try {
+      train_step(samples);
+    } catch (const NumericsError& error) {
+      if (!survives(error)) throw;
+      break;
     }
-    if (options_.max_steps > 0 && ++steps_done_ >= options_.max_steps)
-      request_stop("step limit reached");
+    epoch_images_ += static_cast<double>(samples);
+    ++progress_.position;
+    ++progress_.steps_done;
+    if (!options_.callbacks.empty()) call(&Callback::on_train_batch_end, scores_.logs());
+    checkpoints_->after_step(*this, pool_);
   }
-  if (!any) throw DataError("[data] the dataset is empty; expected at least one sample");
+  if (progress_.position == 0 && !rolled_back_)
+    throw DataError("[data] the dataset is empty; expected at least one sample");
   epoch_seconds_ = monotonic_seconds() - epoch_started_;
+}
+
+// The first callback that has an answer decides.
+bool Trainer::survives(const NumericsError& error) {
+  for (const CallbackHandle& callback : options_.callbacks) {
+    switch (callback->on_bad_loss(*this, error.what())) {
+      case OnBadLoss::kFail:
+        continue;
+      case OnBadLoss::kStop:
+        request_stop(error.what());
+        return true;
+      case OnBadLoss::kRollBack:
+        return rolled_back_;
+    }
+  }
+  return false;
 }
 
 void Trainer::train_step(std::int64_t samples) {
@@ -238,7 +325,7 @@ void Trainer::explain_bad_loss() {
 }
 
 void Trainer::validate(Logs& logs) {
-  for (Callback* callback : options_.callbacks) callback->on_test_begin(*this);
+  call(&Callback::on_test_begin);
   validation_scores_.reset();
   validation_feed_->reader().seek(0, 0);
   bool any = false;
@@ -246,6 +333,8 @@ void Trainer::validate(Logs& logs) {
     any = true;
     validation_executable_->run(context(samples));
     validation_scores_.add(*validation_executable_, *validation_program_, samples);
+    call(&Callback::on_test_batch_end);
+    if (progress_.history.interrupted) return;
   }
   if (!any) throw DataError("[validation data] the dataset is empty; expected at least one sample");
   const Logs& scores = validation_scores_.logs();
