@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Field tables: a spec struct lists its fields once, and JSON, checkpoint metadata, command-line arguments, help and
-// unknown-key errors all come from that list.
+// Field tables: a spec struct lists its fields once, and JSON, checkpoint metadata, command-line
+// arguments, help and unknown-key errors all come from that list.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct ConfigValue {
 
   ConfigValue() = default;
   template <typename T>
-    requires(!std::is_same_v<std::decay_t<T>, ConfigValue>)
-  ConfigValue(T&& value) : data(std::forward<T>(value)) {}  // NOLINT(google-explicit-constructor): a value wrapper
+  requires(!std::is_same_v<std::decay_t<T>, ConfigValue>) ConfigValue(T&& value)
+      : data(std::forward<T>(value)) {}  // NOLINT(google-explicit-constructor): a value wrapper
 
   bool is_null() const { return std::holds_alternative<std::monostate>(data); }
   std::string to_string() const;  // compact, for messages
@@ -39,9 +39,21 @@ const ConfigValue* find(const ConfigMap& map, std::string_view key);
 // Two extents, written {3, 3} or just 3.
 struct Pair {
   int h = 1, w = 1;
-  constexpr Pair(int both = 1) : h(both), w(both) {}  // NOLINT(google-explicit-constructor): Keras allows kernel_size=3
+  constexpr Pair(int both = 1)
+      : h(both), w(both) {}  // NOLINT(google-explicit-constructor): Keras allows kernel_size=3
   constexpr Pair(int height, int width) : h(height), w(width) {}
   bool operator==(const Pair&) const = default;
+};
+
+// Pixels at the four sides of a picture, written like Keras's padding: 1, {height, width} or all
+// four.
+struct Sides {
+  int top = 0, bottom = 0, left = 0, right = 0;
+  constexpr Sides(int all = 0)  // NOLINT(google-explicit-constructor): Keras allows padding=1
+      : top(all), bottom(all), left(all), right(all) {}
+  constexpr Sides(int height, int width) : top(height), bottom(height), left(width), right(width) {}
+  constexpr Sides(int t, int b, int l, int r) : top(t), bottom(b), left(l), right(r) {}
+  bool operator==(const Sides&) const = default;
 };
 
 // A Keras object known by class and arguments: initializers, regularizers, constraints.
@@ -67,13 +79,15 @@ SpecField(std::string_view, T Spec::*) -> SpecField<Spec, T>;
 template <typename Spec, typename T>
 SpecField(std::string_view, T Spec::*, std::string_view) -> SpecField<Spec, T>;
 
-// Conversions between members and config values; each throws ConfigError naming `where` on a misfit.
+// Conversions between members and config values; each throws ConfigError naming `where` on a
+// misfit.
 ConfigValue to_config(bool value);
 ConfigValue to_config(int value);
 ConfigValue to_config(std::int64_t value);
 ConfigValue to_config(double value);
 ConfigValue to_config(const std::string& value);
 ConfigValue to_config(const Pair& value);
+ConfigValue to_config(const Sides& value);  // [[top, bottom], [left, right]]
 ConfigValue to_config(const Object& value);
 ConfigValue to_config(const std::vector<std::int64_t>& value);
 template <typename T>
@@ -87,8 +101,10 @@ void from_config(const ConfigValue& value, const std::string& where, std::int64_
 void from_config(const ConfigValue& value, const std::string& where, double& out);
 void from_config(const ConfigValue& value, const std::string& where, std::string& out);
 void from_config(const ConfigValue& value, const std::string& where, Pair& out);
+void from_config(const ConfigValue& value, const std::string& where, Sides& out);
 void from_config(const ConfigValue& value, const std::string& where, Object& out);
-void from_config(const ConfigValue& value, const std::string& where, std::vector<std::int64_t>& out);
+void from_config(const ConfigValue& value, const std::string& where,
+                 std::vector<std::int64_t>& out);
 template <typename T>
 void from_config(const ConfigValue& value, const std::string& where, std::optional<T>& out) {
   if (value.is_null()) {
@@ -106,19 +122,25 @@ void from_config(const ConfigValue& value, const std::string& where, std::option
 template <typename Spec>
 ConfigMap spec_to_config(const Spec& spec) {
   ConfigMap map;
-  std::apply([&](const auto&... field) { (map.emplace_back(std::string(field.name), to_config(spec.*field.member)), ...); },
-             Spec::fields());
+  std::apply(
+      [&](const auto&... field) {
+        (map.emplace_back(std::string(field.name), to_config(spec.*field.member)), ...);
+      },
+      Spec::fields());
   return map;
 }
 
-// Reads every key of `map` into its field; a key without a field is an error that lists those there are.
+// Reads every key of `map` into its field; a key without a field is an error that lists those there
+// are.
 template <typename Spec>
 Spec spec_from_config(const ConfigMap& map, const std::string& where) {
   Spec spec{};
   std::apply(
       [&](const auto&... field) {
         for (const auto& [key, value] : map) {
-          const bool known = ((key == field.name && (from_config(value, where + "." + key, spec.*field.member), true)) || ...);
+          const bool known = ((key == field.name &&
+                               (from_config(value, where + "." + key, spec.*field.member), true)) ||
+                              ...);
           if (!known) throw_unknown_key(where, key, {field.name...});
         }
       },

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses with Keras's names and defaults: the mean over the samples of the logical batch, however it is cut.
+// Losses with Keras's names and defaults: the mean over the samples of the logical batch, however
+// it is cut.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@ namespace surefit {
 class LossImpl;
 using LossPtr = std::shared_ptr<const LossImpl>;
 
-// -log p[label] for whole-number labels.
+// -log p[label] for whole-number labels; the mean over the pixels of a picture of scores.
 struct SparseCategoricalCrossentropy {
   bool from_logits = false;
   static constexpr std::string_view kClass = "SparseCategoricalCrossentropy";
@@ -24,7 +25,7 @@ struct SparseCategoricalCrossentropy {
 };
 LossPtr make_loss(const SparseCategoricalCrossentropy&);
 
-// -sum t log p for one-hot or soft targets.
+// -sum t log p for one-hot or soft targets; the mean over the pixels of a picture of scores.
 struct CategoricalCrossentropy {
   bool from_logits = false;
   double label_smoothing = 0;
@@ -45,16 +46,30 @@ struct MeanSquaredError {
 };
 LossPtr make_loss(const MeanSquaredError&);
 
-using BuiltinLosses = TypeList<SparseCategoricalCrossentropy, CategoricalCrossentropy, MeanSquaredError>;
+// -t log p - (1 - t) log(1 - p), the mean over the elements of a sample.
+struct BinaryCrossentropy {
+  bool from_logits = false;
+  double label_smoothing = 0;
+  static constexpr std::string_view kClass = "BinaryCrossentropy";
+  static constexpr std::string_view kName = "binary_crossentropy";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"from_logits", &BinaryCrossentropy::from_logits},
+                      SpecField{"label_smoothing", &BinaryCrossentropy::label_smoothing}};
+  }
+};
+LossPtr make_loss(const BinaryCrossentropy&);
+
+using BuiltinLosses = TypeList<SparseCategoricalCrossentropy, CategoricalCrossentropy,
+                               BinaryCrossentropy, MeanSquaredError>;
 
 // Any loss: a spec, or Keras's name for it ("mse", "sparse_categorical_crossentropy").
 class Loss {
  public:
   template <typename Spec>
-    requires requires(const Spec& spec) { make_loss(spec); }
+  requires requires(const Spec& spec) { make_loss(spec); }
   Loss(const Spec& spec)  // NOLINT(google-explicit-constructor)
       : name_(Spec::kName), config_(spec_to_config(spec)), impl_(make_loss(spec)) {}
-  Loss(const std::string& name);  // NOLINT(google-explicit-constructor)
+  Loss(const std::string& name);                       // NOLINT(google-explicit-constructor)
   Loss(const char* name) : Loss(std::string(name)) {}  // NOLINT(google-explicit-constructor)
   // By class or name and arguments, as on the command line. Throws ConfigError.
   static Loss from_config(const std::string& name, const ConfigMap& config);

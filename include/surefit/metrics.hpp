@@ -11,7 +11,8 @@ namespace surefit {
 class MetricImpl;
 using MetricPtr = std::shared_ptr<const MetricImpl>;
 
-// Share of samples whose largest prediction is the label's; whole-number or one-hot labels, as fits the loss.
+// Share of samples (pixels, in pictures of scores) whose largest prediction is the label's;
+// whole-number or one-hot labels, as fits the loss. A single probability counts as 1 above a half.
 struct Accuracy {
   std::string name = "accuracy";
   static constexpr std::string_view kClass = "Accuracy";
@@ -25,10 +26,10 @@ using BuiltinMetrics = TypeList<Accuracy>;
 class Metric {
  public:
   template <typename Spec>
-    requires requires(const Spec& spec) { make_metric(spec); }
+  requires requires(const Spec& spec) { make_metric(spec); }
   Metric(const Spec& spec)  // NOLINT(google-explicit-constructor)
       : name_(spec.name), impl_(make_metric(spec)) {}
-  Metric(const std::string& name);  // NOLINT(google-explicit-constructor)
+  Metric(const std::string& name);                         // NOLINT(google-explicit-constructor)
   Metric(const char* name) : Metric(std::string(name)) {}  // NOLINT(google-explicit-constructor)
 
   const std::string& name() const { return name_; }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "surefit/config.hpp"
 
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <cmath>
 #include <limits>
 
 namespace surefit {
 namespace {
 
-[[noreturn]] void misfit(const std::string& where, std::string_view expected, const ConfigValue& got) {
+[[noreturn]] void misfit(const std::string& where, std::string_view expected,
+                         const ConfigValue& got) {
   throw ConfigError(fmt::format("[{}] expected {}; got {}", where, expected, got.to_string()));
 }
 
@@ -22,7 +22,9 @@ std::string ConfigValue::to_string() const {
     std::string operator()(bool value) const { return value ? "true" : "false"; }
     std::string operator()(std::int64_t value) const { return fmt::format("{}", value); }
     std::string operator()(double value) const { return fmt::format("{}", value); }
-    std::string operator()(const std::string& value) const { return fmt::format("\"{}\"", value.substr(0, 80)); }
+    std::string operator()(const std::string& value) const {
+      return fmt::format("\"{}\"", value.substr(0, 80));
+    }
     std::string operator()(const ConfigList& list) const {
       std::string text;
       for (const ConfigValue& value : list) {
@@ -58,16 +60,31 @@ double Object::number(std::string_view key, double fallback) const {
   return result;
 }
 
-ConfigValue to_config(bool value) { return ConfigValue(value); }
-ConfigValue to_config(int value) { return ConfigValue(std::int64_t{value}); }
-ConfigValue to_config(std::int64_t value) { return ConfigValue(value); }
-ConfigValue to_config(double value) { return ConfigValue(value); }
-ConfigValue to_config(const std::string& value) { return ConfigValue(value); }
+ConfigValue to_config(bool value) {
+  return ConfigValue(value);
+}
+ConfigValue to_config(int value) {
+  return ConfigValue(std::int64_t{value});
+}
+ConfigValue to_config(std::int64_t value) {
+  return ConfigValue(value);
+}
+ConfigValue to_config(double value) {
+  return ConfigValue(value);
+}
+ConfigValue to_config(const std::string& value) {
+  return ConfigValue(value);
+}
 ConfigValue to_config(const Pair& value) {
   return ConfigValue(ConfigList{to_config(value.h), to_config(value.w)});
 }
+ConfigValue to_config(const Sides& value) {
+  return ConfigValue(ConfigList{to_config(Pair(value.top, value.bottom)),
+                                to_config(Pair(value.left, value.right))});
+}
 ConfigValue to_config(const Object& value) {
-  return ConfigValue(ConfigMap{{"class_name", to_config(value.class_name)}, {"config", ConfigValue(value.config)}});
+  return ConfigValue(ConfigMap{{"class_name", to_config(value.class_name)},
+                               {"config", ConfigValue(value.config)}});
 }
 ConfigValue to_config(const std::vector<std::int64_t>& value) {
   ConfigList list;
@@ -89,7 +106,8 @@ void from_config(const ConfigValue& value, const std::string& where, std::int64_
     return;
   }
   const auto* real = std::get_if<double>(&value.data);
-  if (real == nullptr || std::floor(*real) != *real || std::abs(*real) > 1e15) misfit(where, "a whole number", value);
+  if (real == nullptr || std::floor(*real) != *real || std::abs(*real) > 1e15)
+    misfit(where, "a whole number", value);
   out = static_cast<std::int64_t>(*real);
 }
 
@@ -121,7 +139,8 @@ void from_config(const ConfigValue& value, const std::string& where, std::string
 }
 
 void from_config(const ConfigValue& value, const std::string& where, Pair& out) {
-  if (const auto* list = std::get_if<ConfigList>(&value.data); list != nullptr && list->size() == 2) {
+  if (const auto* list = std::get_if<ConfigList>(&value.data);
+      list != nullptr && list->size() == 2) {
     from_config((*list)[0], where + "[0]", out.h);
     from_config((*list)[1], where + "[1]", out.w);
   } else if (std::holds_alternative<std::int64_t>(value.data)) {
@@ -129,6 +148,21 @@ void from_config(const ConfigValue& value, const std::string& where, Pair& out) 
     out.w = out.h;
   } else {
     misfit(where, "a whole number or a list of two", value);
+  }
+}
+
+void from_config(const ConfigValue& value, const std::string& where, Sides& out) {
+  const auto* list = std::get_if<ConfigList>(&value.data);
+  const bool nested =
+      list != nullptr && list->size() == 2 && std::holds_alternative<ConfigList>((*list)[0].data);
+  Pair vertical, horizontal;
+  if (nested) {
+    from_config((*list)[0], where + "[0]", vertical);
+    from_config((*list)[1], where + "[1]", horizontal);
+    out = {vertical.h, vertical.w, horizontal.h, horizontal.w};
+  } else {
+    from_config(value, where, vertical);
+    out = {vertical.h, vertical.w};
   }
 }
 
@@ -149,16 +183,19 @@ void from_config(const ConfigValue& value, const std::string& where, Object& out
   out.config = *fields;
 }
 
-void from_config(const ConfigValue& value, const std::string& where, std::vector<std::int64_t>& out) {
+void from_config(const ConfigValue& value, const std::string& where,
+                 std::vector<std::int64_t>& out) {
   const auto* list = std::get_if<ConfigList>(&value.data);
   if (list == nullptr) misfit(where, "a list of whole numbers", value);
   out.assign(list->size(), 0);
-  for (std::size_t i = 0; i < list->size(); ++i) from_config((*list)[i], fmt::format("{}[{}]", where, i), out[i]);
+  for (std::size_t i = 0; i < list->size(); ++i)
+    from_config((*list)[i], fmt::format("{}[{}]", where, i), out[i]);
 }
 
-void throw_unknown_key(const std::string& where, const std::string& key, const std::vector<std::string_view>& known) {
-  throw ConfigError(fmt::format("[{}] unknown key '{}'; expected one of: {}", where, key.substr(0, 80),
-                                fmt::join(known, ", ")));
+void throw_unknown_key(const std::string& where, const std::string& key,
+                       const std::vector<std::string_view>& known) {
+  throw ConfigError(fmt::format("[{}] unknown key '{}'; expected one of: {}", where,
+                                key.substr(0, 80), fmt::join(known, ", ")));
 }
 
 }  // namespace surefit

@@ -21,6 +21,7 @@ training
   data       look into a data set: classes, sizes, broken files, a contact sheet
   summary    layers, shapes and parameters of a model
   model      write a model as Keras's JSON
+  inspect    what a checkpoint or weights file holds, verified
 
 supervision
   run        run any command under the guard:  surefit run -- python3 train.py

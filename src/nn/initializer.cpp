@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/initializer.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
+#include <fmt/format.h>
 #include <numbers>
 #include <string>
 
@@ -21,11 +20,14 @@ Fans fans_of(const Shape& shape) {
   if (shape.rank() == 0) return {};
   if (shape.rank() == 1) return {static_cast<double>(shape[0]), static_cast<double>(shape[0])};
   double field = 1;
-  for (std::size_t axis = 0; axis + 2 < shape.rank(); ++axis) field *= static_cast<double>(shape[axis]);
-  return {field * static_cast<double>(shape[shape.rank() - 2]), field * static_cast<double>(shape[shape.rank() - 1])};
+  for (std::size_t axis = 0; axis + 2 < shape.rank(); ++axis)
+    field *= static_cast<double>(shape[axis]);
+  return {field * static_cast<double>(shape[shape.rank() - 2]),
+          field * static_cast<double>(shape[shape.rank() - 1])};
 }
 
-// Two standard normals from two words (Box and Muller), in double so that bits do not hang on float libm paths.
+// Two standard normals from two words (Box and Muller), in double so that bits do not hang on float
+// libm paths.
 double normal(const Philox& stream, std::uint64_t index) {
   const PhiloxBlock words = stream.block(index);
   const double u = (static_cast<double>(words[0]) + 0.5) * 0x1p-32;
@@ -45,11 +47,13 @@ void fill_normal(const Philox& stream, double mean, double deviation, std::span<
   }
 }
 
-// Redraws beyond two deviations; each element has its own run of blocks, so elements stay independent.
+// Redraws beyond two deviations; each element has its own run of blocks, so elements stay
+// independent.
 void fill_truncated(const Philox& stream, double mean, double deviation, std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     double draw = 3;
-    for (std::uint64_t attempt = 0; std::abs(draw) > 2; ++attempt) draw = normal(stream, i * 64 + attempt % 64);
+    for (std::uint64_t attempt = 0; std::abs(draw) > 2; ++attempt)
+      draw = normal(stream, i * 64 + attempt % 64);
     values[i] = static_cast<float>(mean + deviation * draw);
   }
 }
@@ -57,7 +61,9 @@ void fill_truncated(const Philox& stream, double mean, double deviation, std::sp
 void fill_scaled(const Philox& stream, const Shape& shape, double scale, const std::string& mode,
                  const std::string& distribution, std::span<float> values) {
   const Fans fans = fans_of(shape);
-  const double fan = mode == "fan_in" ? fans.in : mode == "fan_out" ? fans.out : (fans.in + fans.out) / 2;
+  const double fan = mode == "fan_in"    ? fans.in
+                     : mode == "fan_out" ? fans.out
+                                         : (fans.in + fans.out) / 2;
   const double variance = scale / std::max(1.0, fan);
   if (distribution == "uniform") {
     const double limit = std::sqrt(3 * variance);
@@ -73,47 +79,63 @@ void fill_scaled(const Philox& stream, const Shape& shape, double scale, const s
 std::string text(const Object& object, std::string_view key, const std::string& fallback) {
   const ConfigValue* value = find(object.config, key);
   std::string result = fallback;
-  if (value != nullptr && !value->is_null()) from_config(*value, object.class_name + "." + std::string(key), result);
+  if (value != nullptr && !value->is_null())
+    from_config(*value, object.class_name + "." + std::string(key), result);
   return result;
 }
 
 }  // namespace
 
-void initialize(const Object& initializer, const Shape& shape, std::uint64_t seed, std::uint32_t parameter_id,
-                std::span<float> values) {
+void initialize(const Object& initializer, const Shape& shape, std::uint64_t seed,
+                std::uint32_t parameter_id, std::span<float> values) {
   const std::string& name = initializer.class_name;
   const double own_seed = initializer.number("seed", -1);
-  const Philox stream(own_seed >= 0 ? static_cast<std::uint64_t>(own_seed) : seed, Purpose::kInit, parameter_id, 0, 0);
-  const auto is = [&](std::string_view camel, std::string_view snake) { return name == camel || name == snake; };
+  const Philox stream(own_seed >= 0 ? static_cast<std::uint64_t>(own_seed) : seed, Purpose::kInit,
+                      parameter_id, 0, 0);
+  const auto is = [&](std::string_view camel, std::string_view snake) {
+    return name == camel || name == snake;
+  };
   const auto constant = [&](double value) {
     for (float& element : values) element = static_cast<float>(value);
   };
   if (is("Zeros", "zeros")) return constant(0);
   if (is("Ones", "ones")) return constant(1);
   if (is("Constant", "constant")) return constant(initializer.number("value", 0));
-  if (is("GlorotUniform", "glorot_uniform")) return fill_scaled(stream, shape, 1, "fan_avg", "uniform", values);
-  if (is("GlorotNormal", "glorot_normal")) return fill_scaled(stream, shape, 1, "fan_avg", "truncated_normal", values);
-  if (is("HeUniform", "he_uniform")) return fill_scaled(stream, shape, 2, "fan_in", "uniform", values);
-  if (is("HeNormal", "he_normal")) return fill_scaled(stream, shape, 2, "fan_in", "truncated_normal", values);
-  if (is("LecunUniform", "lecun_uniform")) return fill_scaled(stream, shape, 1, "fan_in", "uniform", values);
-  if (is("LecunNormal", "lecun_normal")) return fill_scaled(stream, shape, 1, "fan_in", "truncated_normal", values);
+  if (is("GlorotUniform", "glorot_uniform"))
+    return fill_scaled(stream, shape, 1, "fan_avg", "uniform", values);
+  if (is("GlorotNormal", "glorot_normal"))
+    return fill_scaled(stream, shape, 1, "fan_avg", "truncated_normal", values);
+  if (is("HeUniform", "he_uniform"))
+    return fill_scaled(stream, shape, 2, "fan_in", "uniform", values);
+  if (is("HeNormal", "he_normal"))
+    return fill_scaled(stream, shape, 2, "fan_in", "truncated_normal", values);
+  if (is("LecunUniform", "lecun_uniform"))
+    return fill_scaled(stream, shape, 1, "fan_in", "uniform", values);
+  if (is("LecunNormal", "lecun_normal"))
+    return fill_scaled(stream, shape, 1, "fan_in", "truncated_normal", values);
   if (is("VarianceScaling", "variance_scaling")) {
-    return fill_scaled(stream, shape, initializer.number("scale", 1), text(initializer, "mode", "fan_in"),
+    return fill_scaled(stream, shape, initializer.number("scale", 1),
+                       text(initializer, "mode", "fan_in"),
                        text(initializer, "distribution", "truncated_normal"), values);
   }
   if (is("RandomUniform", "random_uniform")) {
-    return fill_uniform(stream, initializer.number("minval", -0.05), initializer.number("maxval", 0.05), values);
+    return fill_uniform(stream, initializer.number("minval", -0.05),
+                        initializer.number("maxval", 0.05), values);
   }
   if (is("RandomNormal", "random_normal")) {
-    return fill_normal(stream, initializer.number("mean", 0), initializer.number("stddev", 0.05), values);
+    return fill_normal(stream, initializer.number("mean", 0), initializer.number("stddev", 0.05),
+                       values);
   }
   if (is("TruncatedNormal", "truncated_normal")) {
-    return fill_truncated(stream, initializer.number("mean", 0), initializer.number("stddev", 0.05), values);
+    return fill_truncated(stream, initializer.number("mean", 0), initializer.number("stddev", 0.05),
+                          values);
   }
-  throw ConfigError(fmt::format(
-      "[initializer] unknown class '{}'; expected one of: Zeros, Ones, Constant, GlorotUniform, GlorotNormal, HeUniform, "
-      "HeNormal, LecunUniform, LecunNormal, VarianceScaling, RandomUniform, RandomNormal, TruncatedNormal",
-      name));
+  throw ConfigError(
+      fmt::format("[initializer] unknown class '{}'; expected one of: Zeros, Ones, Constant, "
+                  "GlorotUniform, GlorotNormal, HeUniform, "
+                  "HeNormal, LecunUniform, LecunNormal, VarianceScaling, RandomUniform, "
+                  "RandomNormal, TruncatedNormal",
+                  name));
 }
 
 }  // namespace surefit

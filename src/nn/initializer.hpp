@@ -9,9 +9,9 @@
 
 namespace surefit {
 
-// Fills a parameter of Keras's shape. The numbers are a function of (seed, parameter id) alone; distributions, scales
-// and defaults are Keras's. Throws ConfigError on an unknown initializer.
-void initialize(const Object& initializer, const Shape& shape, std::uint64_t seed, std::uint32_t parameter_id,
-                std::span<float> values);
+// Fills a parameter of Keras's shape. The numbers are a function of (seed, parameter id) alone;
+// distributions, scales and defaults are Keras's. Throws ConfigError on an unknown initializer.
+void initialize(const Object& initializer, const Shape& shape, std::uint64_t seed,
+                std::uint32_t parameter_id, std::span<float> values);
 
 }  // namespace surefit

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layer tells the graph. A layer declares parameters and emits nodes; it never allocates and never runs.
+// What a layer tells the graph. A layer declares parameters and emits nodes; it never allocates and
+// never runs.
 #pragma once
 
 #include <functional>
@@ -9,8 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph.hpp"
 #include "surefit/layers.hpp"
+
+#include "graph/graph.hpp"
 
 namespace surefit {
 
@@ -24,18 +26,19 @@ class Packing {
 };
 
 struct ParameterSpec {
-  std::string name = {};                  // "kernel"; full name "conv2d/kernel"
-  Shape shape = {};                       // Keras's
+  std::string name = {};  // "kernel"; full name "conv2d/kernel"
+  Shape shape = {};       // Keras's
   Object initializer = {"Zeros"};
-  bool trainable = true;                  // false: a running statistic
+  bool trainable = true;                        // false: a running statistic
   std::shared_ptr<const Packing> packing = {};  // none: stored as it is
   std::optional<Object> regularizer = {}, constraint = {};
 };
 
 // How convolutions are computed; part of a model's numerics, never of its plan.
 struct ConvPolicy {
-  bool winograd = false;  // 3x3 stride 1 by F(4x4, 3x3): faster, three to five times the rounding error
-  bool onednn = false;    // blocked convolutions by oneDNN
+  bool winograd =
+      false;  // 3x3 stride 1 by F(4x4, 3x3): faster, three to five times the rounding error
+  bool onednn = false;  // blocked convolutions by oneDNN
 };
 
 // Hands a layer its place in the graph.
@@ -50,12 +53,13 @@ class LayerBuilder {
   virtual Graph& graph() = 0;
   // The persistent value of a parameter, shared by all calls of the layer.
   virtual ValueId parameter(const ParameterSpec& spec) = 0;
-  // A node that changes persistent memory (running statistics): emitted behind the backward pass, once per step, and
-  // only in training.
+  // A node that changes persistent memory (running statistics): emitted behind the backward pass,
+  // once per step, and only in training.
   virtual void update(std::shared_ptr<const Op> op, std::vector<ValueId> inputs) = 0;
 
   const ValueType& type(ValueId id) { return graph().value(id).type; }
-  std::vector<ValueId> emit(std::shared_ptr<const Op> op, std::vector<ValueId> inputs, Phase phase = Phase::kForward);
+  std::vector<ValueId> emit(std::shared_ptr<const Op> op, std::vector<ValueId> inputs,
+                            Phase phase = Phase::kForward);
   ValueId emit1(std::shared_ptr<const Op> op, std::vector<ValueId> inputs);
 };
 
@@ -73,12 +77,14 @@ Layer make_layer_from_config(const std::string& class_name, const std::string& n
 std::vector<std::string_view> layer_class_names();
 
 // Helpers that many layers share.
-void require_inputs(std::span<const Shape> inputs, std::size_t count, std::size_t rank, std::string_view what);
+void require_inputs(std::span<const Shape> inputs, std::size_t count, std::size_t rank,
+                    std::string_view what);
 // Extent and leading padding of a window along one axis, as Keras: "valid" or "same".
 struct WindowAxis {
   int out = 0;
   int pad_begin = 0;
 };
-WindowAxis window_axis(std::int64_t in, int kernel, int stride, int dilation, const std::string& padding);
+WindowAxis window_axis(std::int64_t in, int kernel, int stride, int dilation,
+                       const std::string& padding);
 
 }  // namespace surefit

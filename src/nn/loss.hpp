@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "graph/graph.hpp"
 #include "surefit/losses.hpp"
+
+#include "graph/graph.hpp"
 
 namespace surefit {
 
@@ -23,7 +24,8 @@ class LossImpl {
  public:
   virtual ~LossImpl() = default;
   virtual LabelSpec labels(const Shape& prediction) const = 0;  // throws ConfigError
-  virtual LossNodes build(Graph& graph, ValueId prediction, ValueId labels, bool training) const = 0;
+  virtual LossNodes build(Graph& graph, ValueId prediction, ValueId labels,
+                          bool training) const = 0;
 };
 
 }  // namespace surefit

@@ -4,9 +4,10 @@
 #include <span>
 #include <vector>
 
+#include "surefit/metrics.hpp"
+
 #include "graph/graph.hpp"
 #include "nn/loss.hpp"
-#include "surefit/metrics.hpp"
 
 namespace surefit {
 
@@ -15,7 +16,8 @@ class MetricImpl {
  public:
   virtual ~MetricImpl() = default;
   // Emits a node whose output is float32 of any fixed width per sample.
-  virtual ValueId build(Graph& graph, ValueId prediction, ValueId labels, const LabelSpec& spec) const = 0;
+  virtual ValueId build(Graph& graph, ValueId prediction, ValueId labels,
+                        const LabelSpec& spec) const = 0;
   virtual std::size_t state_size() const = 0;
   virtual void update(std::span<double> state, std::span<const float> sample) const = 0;
   virtual double result(std::span<const double> state) const = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folds over the one list of layers; that also keeps every layer's object file linked.
 #include <fmt/ranges.h>
-
 #include <optional>
 
 #include "base/check.hpp"
@@ -11,8 +10,8 @@ namespace surefit {
 namespace {
 
 template <typename Spec>
-bool try_make(const std::string& class_name, const std::string& name, bool trainable, const ConfigMap& config,
-              const std::string& where, std::optional<Layer>& out) {
+bool try_make(const std::string& class_name, const std::string& name, bool trainable,
+              const ConfigMap& config, const std::string& where, std::optional<Layer>& out) {
   if (class_name != Spec::kClass) return false;
   Spec spec = spec_from_config<Spec>(config, where);
   spec.name = name;
@@ -22,13 +21,13 @@ bool try_make(const std::string& class_name, const std::string& name, bool train
 }
 
 template <typename... Specs>
-Layer make_from(TypeList<Specs...>, const std::string& class_name, const std::string& name, bool trainable,
-                const ConfigMap& config, const std::string& where) {
+Layer make_from(TypeList<Specs...>, const std::string& class_name, const std::string& name,
+                bool trainable, const ConfigMap& config, const std::string& where) {
   std::optional<Layer> layer;
   const bool known = (try_make<Specs>(class_name, name, trainable, config, where, layer) || ...);
   if (!known) {
-    throw ConfigError(fmt::format("[{}] unknown layer class '{}'; expected one of: {}", where, class_name.substr(0, 80),
-                                  fmt::join(layer_class_names(), ", ")));
+    throw ConfigError(fmt::format("[{}] unknown layer class '{}'; expected one of: {}", where,
+                                  class_name.substr(0, 80), fmt::join(layer_class_names(), ", ")));
   }
   return *layer;
 }
@@ -45,6 +44,8 @@ Layer make_layer_from_config(const std::string& class_name, const std::string& n
   return make_from(BuiltinLayers{}, class_name, name, trainable, config, where);
 }
 
-std::vector<std::string_view> layer_class_names() { return names_of(BuiltinLayers{}); }
+std::vector<std::string_view> layer_class_names() {
+  return names_of(BuiltinLayers{});
+}
 
 }  // namespace surefit

@@ -12,11 +12,16 @@ namespace {
 
 ConfigValue to_config_value(const Json& json) {
   switch (json.type()) {
-    case Json::value_t::boolean: return ConfigValue(json.get<bool>());
-    case Json::value_t::number_integer: return ConfigValue(json.get<std::int64_t>());
-    case Json::value_t::number_unsigned: return ConfigValue(static_cast<std::int64_t>(json.get<std::uint64_t>()));
-    case Json::value_t::number_float: return ConfigValue(json.get<double>());
-    case Json::value_t::string: return ConfigValue(json.get<std::string>());
+    case Json::value_t::boolean:
+      return ConfigValue(json.get<bool>());
+    case Json::value_t::number_integer:
+      return ConfigValue(json.get<std::int64_t>());
+    case Json::value_t::number_unsigned:
+      return ConfigValue(static_cast<std::int64_t>(json.get<std::uint64_t>()));
+    case Json::value_t::number_float:
+      return ConfigValue(json.get<double>());
+    case Json::value_t::string:
+      return ConfigValue(json.get<std::string>());
     case Json::value_t::array: {
       ConfigList list;
       for (const Json& item : json) list.push_back(to_config_value(item));
@@ -27,7 +32,8 @@ ConfigValue to_config_value(const Json& json) {
       for (const auto& [key, value] : json.items()) map.emplace_back(key, to_config_value(value));
       return ConfigValue(std::move(map));
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -81,7 +87,8 @@ void check_dtype(const Json& config, const JsonWhere& where) {
   if (dtype->is_string()) {
     name = dtype->get<std::string>();
   } else {
-    name = get_string(get_object(*dtype, "config", where.at("dtype")), "name", where.at("dtype").at("config"));
+    name = get_string(get_object(*dtype, "config", where.at("dtype")), "name",
+                      where.at("dtype").at("config"));
   }
   if (name != "float32") where.at("dtype").refuse("unsupported dtype", "float32", name);
 }
@@ -111,16 +118,19 @@ Layer read_layer(const Json& entry, const JsonWhere& where) {
   try {
     return make_layer_from_config(class_name, name, trainable, fields, where.file() + ": " + name);
   } catch (const ConfigError& error) {
-    // A layer's constructor knows its class only; a user with many of them needs the file and the name.
+    // A layer's constructor knows its class only; a user with many of them needs the file and the
+    // name.
     std::string text = error.what();
     const std::string own = fmt::format("[{}]", class_name);
-    if (text.starts_with(own)) text.replace(0, own.size(), fmt::format("[{}: {}]", where.file(), name));
+    if (text.starts_with(own))
+      text.replace(0, own.size(), fmt::format("[{}: {}]", where.file(), name));
     throw DataError(text, where.file());
   }
 }
 
 // All "keras_history": [layer, node, tensor] triples inside one inbound node, in order.
-void collect_inputs(const Json& value, const JsonWhere& where, std::vector<std::pair<std::string, std::int64_t>>& out) {
+void collect_inputs(const Json& value, const JsonWhere& where,
+                    std::vector<std::pair<std::string, std::int64_t>>& out) {
   if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i) collect_inputs(value[i], where.at(i), out);
     return;
@@ -132,7 +142,8 @@ void collect_inputs(const Json& value, const JsonWhere& where, std::vector<std::
   const JsonWhere at = where.at("config").at("keras_history");
   const Json& history = get_array(config, "keras_history", where.at("config"));
   if (history.size() != 3) at.refuse_value("bad reference", "[layer, node, tensor]", history);
-  out.emplace_back(require_string(history[0], at.at(0)), require_int(history[1], at.at(1), 0, 1 << 20));
+  out.emplace_back(require_string(history[0], at.at(0)),
+                   require_int(history[1], at.at(1), 0, 1 << 20));
 }
 
 KerasModel read_sequential(const Json& config, const JsonWhere& where) {
@@ -145,7 +156,8 @@ KerasModel read_sequential(const Json& config, const JsonWhere& where) {
     const Layer layer = read_layer(require_object(layers[i], at), at);
     if (!last && layer.class_name() != "InputLayer") {
       const Json* shape = find_field(config, "build_input_shape", where);
-      if (shape == nullptr) at.refuse("the model does not say its input", "an InputLayer first", layer.class_name());
+      if (shape == nullptr)
+        at.refuse("the model does not say its input", "an InputLayer first", layer.class_name());
       last = Input(Shape(read_batch_shape(*shape, where.at("build_input_shape"))));
       model.inputs = {*last};
     }
@@ -172,12 +184,14 @@ class FunctionalReader {
       const Json& entry = require_object(layers[i], at);
       const Layer layer = read_layer(entry, at);
       std::string name = layer.name();
-      if (const Json* outer = find_field(entry, "name", at)) name = require_string(*outer, at.at("name"));
+      if (const Json* outer = find_field(entry, "name", at))
+        name = require_string(*outer, at.at("name"));
       if (layers_.contains(name)) at.refuse("two layers of one name", "unique names", name);
       const std::size_t index = entries_.size();
       layers_[name] = index;
       entries_.push_back({layer, name, read_calls(entry, at), {}});
-      if (layer.class_name() == "InputLayer") entries_[index].symbols.push_back(layer(std::vector<Symbol>{}));
+      if (layer.class_name() == "InputLayer")
+        entries_[index].symbols.push_back(layer(std::vector<Symbol>{}));
     }
     connect();
     KerasModel model;
@@ -205,7 +219,8 @@ class FunctionalReader {
       const Json& node = require_object((*inbound)[i], node_at);
       calls.emplace_back();
       collect_inputs(get_array(node, "args", node_at), node_at.at("args"), calls.back());
-      if (calls.back().empty()) node_at.refuse("a call without inputs", "references to other layers", "none");
+      if (calls.back().empty())
+        node_at.refuse("a call without inputs", "references to other layers", "none");
     }
     return calls;
   }
@@ -246,7 +261,9 @@ class FunctionalReader {
         }
       }
     }
-    if (waiting) where_.refuse("the layers form a cycle or refer to calls that do not exist", "a graph", "a cycle");
+    if (waiting)
+      where_.refuse("the layers form a cycle or refer to calls that do not exist", "a graph",
+                    "a cycle");
   }
 
   // Keras writes [["name", 0, 0]], or ["name", 0, 0] when there is one.
@@ -255,9 +272,12 @@ class FunctionalReader {
     const Json& list = get_array(config_, field, where_);
     std::vector<Symbol> symbols;
     const auto add = [&](const Json& triple, const JsonWhere& here) {
-      if (!triple.is_array() || triple.size() != 3) here.refuse_value("bad reference", "[layer, node, tensor]", triple);
-      const Symbol* symbol = find_symbol({require_string(triple[0], here.at(0)), require_int(triple[1], here.at(1), 0, 1 << 20)});
-      if (symbol == nullptr) here.refuse_value("reference to a call that does not exist", "an existing call", triple);
+      if (!triple.is_array() || triple.size() != 3)
+        here.refuse_value("bad reference", "[layer, node, tensor]", triple);
+      const Symbol* symbol = find_symbol(
+          {require_string(triple[0], here.at(0)), require_int(triple[1], here.at(1), 0, 1 << 20)});
+      if (symbol == nullptr)
+        here.refuse_value("reference to a call that does not exist", "an existing call", triple);
       symbols.push_back(*symbol);
     };
     if (!list.empty() && list[0].is_string()) {
@@ -292,7 +312,10 @@ Json batch_shape(const Shape& shape) {
 Json write_layer(const NamedLayer& named, const Shape& shape) {
   Json config;
   if (named.layer.class_name() == "InputLayer") {
-    config = {{"batch_shape", batch_shape(shape)}, {"dtype", "float32"}, {"sparse", false}, {"ragged", false},
+    config = {{"batch_shape", batch_shape(shape)},
+              {"dtype", "float32"},
+              {"sparse", false},
+              {"ragged", false},
               {"name", named.name}};
   } else {
     config = object_to_json(named.layer.config());
@@ -315,7 +338,9 @@ Json write_functional(const Model::Impl& model) {
     node_index[i] = seen[static_cast<std::size_t>(network.calls()[i].layer)]++;
   }
   const auto name_of_call = [&](int call) {
-    return network.layers()[static_cast<std::size_t>(network.calls()[static_cast<std::size_t>(call)].layer)].name;
+    return network
+        .layers()[static_cast<std::size_t>(network.calls()[static_cast<std::size_t>(call)].layer)]
+        .name;
   };
   const auto reference = [&](int call) {
     return Json::array({name_of_call(call), node_index[static_cast<std::size_t>(call)], 0});
@@ -330,11 +355,12 @@ Json write_functional(const Model::Impl& model) {
       if (call.inputs.empty()) continue;
       Json tensors = Json::array();
       for (const int input : call.inputs) {
-        tensors.push_back({{"class_name", "__keras_tensor__"},
-                           {"config",
-                            {{"shape", batch_shape(network.calls()[static_cast<std::size_t>(input)].shape)},
-                             {"dtype", "float32"},
-                             {"keras_history", reference(input)}}}});
+        tensors.push_back(
+            {{"class_name", "__keras_tensor__"},
+             {"config",
+              {{"shape", batch_shape(network.calls()[static_cast<std::size_t>(input)].shape)},
+               {"dtype", "float32"},
+               {"keras_history", reference(input)}}}});
       }
       // Layers of several inputs take them as one list.
       const Json args = call.inputs.size() == 1 ? tensors : Json::array({tensors});
@@ -363,9 +389,11 @@ Json write_sequential(const Model::Impl& model) {
   Json layers = Json::array();
   const Network& network = model.network;
   for (const LayerCall& call : network.calls()) {
-    layers.push_back(write_layer(network.layers()[static_cast<std::size_t>(call.layer)], call.shape));
+    layers.push_back(
+        write_layer(network.layers()[static_cast<std::size_t>(call.layer)], call.shape));
   }
-  const Json shape = batch_shape(network.calls()[static_cast<std::size_t>(network.input_calls()[0])].shape);
+  const Json shape =
+      batch_shape(network.calls()[static_cast<std::size_t>(network.input_calls()[0])].shape);
   return {{"module", "keras"},
           {"class_name", "Sequential"},
           {"config",
@@ -400,7 +428,8 @@ KerasModel model_from_keras_json(const std::string& text, const std::string& fil
 }
 
 std::string model_to_keras_json(const Model::Impl& model) {
-  return dump_json(model.is_sequential ? write_sequential(model) : write_functional(model), 1) + "\n";
+  return dump_json(model.is_sequential ? write_sequential(model) : write_functional(model), 1) +
+         "\n";
 }
 
 }  // namespace surefit

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "surefit/layers.hpp"
+
 #include "train/model_impl.hpp"
 
 namespace surefit {

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/env.hpp"
+#include "ckpt/checkpoint.hpp"
 #include "interop/safetensors.hpp"
 #include "train/keras_json.hpp"
 #include "train/model_impl.hpp"
@@ -20,7 +21,8 @@ std::vector<Symbol> chain(const Shape& input, const std::vector<Layer>& layers) 
 // Arrays become batches; a dataset of samples too, one of batches stays as it is.
 Dataset batches_of(const Tensor& x, const Tensor& y, const FitOptions& options, bool shuffle) {
   Dataset data = Dataset::from_tensor_slices(x, y);
-  if (shuffle) data = data.shuffle(static_cast<std::uint64_t>(std::max<std::int64_t>(1, x.shape()[0])));
+  if (shuffle)
+    data = data.shuffle(static_cast<std::uint64_t>(std::max<std::int64_t>(1, x.shape()[0])));
   return data.batch(static_cast<std::uint64_t>(options.batch_size));
 }
 
@@ -42,11 +44,13 @@ const std::vector<double> History::series(const std::string& name) const {
 }
 
 const Compiled& Model::Impl::require_compiled(const char* what) const {
-  if (!compiled) throw ConfigError(fmt::format("[{}] the model is not compiled; call compile() first", what));
+  if (!compiled)
+    throw ConfigError(fmt::format("[{}] the model is not compiled; call compile() first", what));
   return *compiled;
 }
 
-Model::Model(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs, std::string name)
+Model::Model(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs,
+             std::string name)
     : impl_(std::make_unique<Impl>(inputs, outputs, std::move(name), false)) {}
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
@@ -57,33 +61,45 @@ Sequential::Sequential(const Shape& input, const std::vector<Layer>& layers, std
   impl_ = std::make_unique<Impl>(std::vector{ends[0]}, std::vector{ends[1]}, std::move(name), true);
 }
 
-const std::string& Model::name() const { return impl_->name; }
-std::string Model::to_json() const { return model_to_keras_json(*impl_); }
+const std::string& Model::name() const {
+  return impl_->name;
+}
+std::string Model::to_json() const {
+  return model_to_keras_json(*impl_);
+}
 
 Model Model::from_json(const std::string& text, const std::string& file) {
   KerasModel parsed = model_from_keras_json(text, file);
   Model model;
-  model.impl_ = std::make_unique<Impl>(parsed.inputs, parsed.outputs, parsed.name, parsed.sequential);
+  model.impl_ =
+      std::make_unique<Impl>(parsed.inputs, parsed.outputs, parsed.name, parsed.sequential);
   return model;
 }
 
-Model Model::load(const std::string& path) { return from_json(read_file(Env::posix(), path), path); }
+Model Model::load(const std::string& path) {
+  return from_json(read_file(Env::posix(), path), path);
+}
 
 void Model::compile(CompileOptions options) {
-  impl_->compiled.emplace(Compiled{std::move(options.optimizer), std::move(options.loss), std::move(options.metrics)});
+  impl_->compiled.emplace(
+      Compiled{std::move(options.optimizer), std::move(options.loss), std::move(options.metrics)});
   impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl().slots());
   impl_->learning_rate = impl_->compiled->optimizer.impl().learning_rate();
   impl_->iterations = 0;
 }
 
-History Model::fit(const Dataset& data, const FitOptions& options) { return Trainer(*impl_, data, options).run(); }
+History Model::fit(const Dataset& data, const FitOptions& options) {
+  return Trainer(*impl_, data, options).run();
+}
 
 History Model::fit(const Tensor& x, const Tensor& y, const FitOptions& options) {
   check_batch_size(options);
   return fit(batches_of(x, y, options, options.shuffle), options);
 }
 
-Logs Model::evaluate(const Dataset& data, const FitOptions& options) { return evaluate_model(*impl_, data, options); }
+Logs Model::evaluate(const Dataset& data, const FitOptions& options) {
+  return evaluate_model(*impl_, data, options);
+}
 
 Logs Model::evaluate(const Tensor& x, const Tensor& y, const FitOptions& options) {
   check_batch_size(options);
@@ -92,10 +108,14 @@ Logs Model::evaluate(const Tensor& x, const Tensor& y, const FitOptions& options
 
 Tensor Model::predict(const Tensor& x, const FitOptions& options) {
   check_batch_size(options);
-  return predict_model(*impl_, Dataset::from_tensor_slices(x).batch(static_cast<std::uint64_t>(options.batch_size)), options);
+  return predict_model(
+      *impl_, Dataset::from_tensor_slices(x).batch(static_cast<std::uint64_t>(options.batch_size)),
+      options);
 }
 
-void Model::initialize(std::uint64_t seed) { impl_->parameters.initialize(seed); }
+void Model::initialize(std::uint64_t seed) {
+  impl_->parameters.initialize(seed);
+}
 
 std::vector<std::string> Model::parameter_names() const {
   std::vector<std::string> names;
@@ -116,14 +136,19 @@ void Model::set_parameter(const std::string& name, const Tensor& value) {
 }
 
 void Model::save_weights(const std::string& path) const {
-  const ParameterStore& store = impl_->parameters;
+  save_model_weights(*impl_, path);
+}
+
+void save_model_weights(const Model::Impl& model, const std::string& path) {
+  const ParameterStore& store = model.parameters;
   std::vector<SafetensorsSpec> specs;
   for (std::size_t i = 0; i < store.count(); ++i) {
     specs.push_back({store.parameter(i).name, DType::kFloat32, store.parameter(i).spec.shape});
   }
   write_file_atomically(Env::posix(), path, [&](WritableFile& file) {
     SafetensorsWriter writer(file, specs);
-    for (std::size_t i = 0; i < store.count(); ++i) writer.append(store.parameter(i).name, store.get(i));
+    for (std::size_t i = 0; i < store.count(); ++i)
+      writer.append(store.parameter(i).name, store.get(i));
     writer.finish();
   });
 }
@@ -134,22 +159,28 @@ void Model::load_weights(const std::string& path) {
   for (std::size_t i = 0; i < store.count(); ++i) {
     const Parameter& parameter = store.parameter(i);
     if (!file.contains(parameter.name)) {
-      throw DataError(fmt::format("[{}] no tensor '{}'; the weights belong to another model", path, parameter.name), path);
+      throw DataError(fmt::format("[{}] no tensor '{}'; the weights belong to another model", path,
+                                  parameter.name),
+                      path);
     }
     const SafetensorsEntry& entry = file.entry(parameter.name);
     if (entry.shape != parameter.spec.shape || entry.dtype != DType::kFloat32) {
-      throw DataError(fmt::format("[{}] tensor '{}' does not fit; expected float32 {}; got {} {}", path, parameter.name,
-                                  parameter.spec.shape.to_string(), name_of(entry.dtype), entry.shape.to_string()),
+      throw DataError(fmt::format("[{}] tensor '{}' does not fit; expected float32 {}; got {} {}",
+                                  path, parameter.name, parameter.spec.shape.to_string(),
+                                  name_of(entry.dtype), entry.shape.to_string()),
                       path);
     }
   }
+  // A checkpoint holds more than weights.
+  const bool checkpoint = file.contains(kRecordTensor);
   for (const std::string& name : file.names()) {
-    if (store.find(name) == kNone && name != "__surefit__") {
+    if (store.find(name) == kNone && !checkpoint) {
       throw DataError(fmt::format("[{}] tensor '{}' has no place in this model", path, name), path);
     }
   }
   std::vector<Tensor> values;
-  for (std::size_t i = 0; i < store.count(); ++i) values.push_back(file.read(store.parameter(i).name));
+  for (std::size_t i = 0; i < store.count(); ++i)
+    values.push_back(file.read(store.parameter(i).name));
   for (std::size_t i = 0; i < store.count(); ++i) store.set(i, values[i]);
 }
 

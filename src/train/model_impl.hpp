@@ -6,6 +6,7 @@
 #include <string>
 
 #include "surefit/model.hpp"
+
 #include "train/network.hpp"
 #include "train/parameters.hpp"
 #include "train/program.hpp"
@@ -15,8 +16,12 @@ namespace surefit {
 // What a model owns between calls: layers, parameters, optimizer slots and the count of steps.
 class Model::Impl {
  public:
-  Impl(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs, std::string model_name, bool sequential)
-      : name(std::move(model_name)), is_sequential(sequential), network(inputs, outputs), parameters(network.parameters()) {
+  Impl(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs,
+       std::string model_name, bool sequential)
+      : name(std::move(model_name)),
+        is_sequential(sequential),
+        network(inputs, outputs),
+        parameters(network.parameters()) {
     parameters.initialize(0);
   }
 

@@ -12,8 +12,8 @@
 namespace surefit {
 namespace {
 
-// Depth-first order of the symbols behind the outputs; inputs before their readers. Iterative: a hostile model file
-// may chain a hundred thousand layers.
+// Depth-first order of the symbols behind the outputs; inputs before their readers. Iterative: a
+// hostile model file may chain a hundred thousand layers.
 std::vector<const Symbol::Node*> order_symbols(const std::vector<Symbol>& outputs) {
   std::vector<const Symbol::Node*> order;
   std::unordered_set<const void*> done, open;
@@ -37,11 +37,17 @@ std::vector<const Symbol::Node*> order_symbols(const std::vector<Symbol>& output
 // Emits into a graph on behalf of one layer call.
 class CallBuilder final : public LayerBuilder {
  public:
-  CallBuilder(Graph& graph, bool training, const ConvPolicy& policy, const NamedLayer& layer, std::uint32_t layer_id,
-              std::vector<Parameter>& parameters, std::unordered_map<std::string, int>& index,
-              Network::Built& built)
-      : graph_(graph), training_(training), policy_(policy), layer_(layer), layer_id_(layer_id), parameters_(parameters),
-        index_(index), built_(built) {}
+  CallBuilder(Graph& graph, bool training, const ConvPolicy& policy, const NamedLayer& layer,
+              std::uint32_t layer_id, std::vector<Parameter>& parameters,
+              std::unordered_map<std::string, int>& index, Network::Built& built)
+      : graph_(graph),
+        training_(training),
+        policy_(policy),
+        layer_(layer),
+        layer_id_(layer_id),
+        parameters_(parameters),
+        index_(index),
+        built_(built) {}
 
   bool training() const override { return training_; }
   const ConvPolicy& conv_policy() const override { return policy_; }
@@ -88,7 +94,8 @@ std::string snake_case(const std::string& class_name) {
   for (std::size_t i = 0; i < class_name.size(); ++i) {
     const auto here = static_cast<unsigned char>(class_name[i]);
     const bool upper = std::isupper(here) != 0;
-    const bool after_lower = i > 0 && std::islower(static_cast<unsigned char>(class_name[i - 1])) != 0;
+    const bool after_lower =
+        i > 0 && std::islower(static_cast<unsigned char>(class_name[i - 1])) != 0;
     const bool before_lower = i > 0 && i + 1 < class_name.size() &&
                               std::isupper(static_cast<unsigned char>(class_name[i - 1])) != 0 &&
                               std::islower(static_cast<unsigned char>(class_name[i + 1])) != 0;
@@ -108,14 +115,16 @@ Network::Network(const std::vector<Symbol>& inputs, const std::vector<Symbol>& o
   for (const Symbol::Node* node : order) {
     if (!node->layer.name().empty() && !layer_of.contains(node->layer.identity()) &&
         !names.insert(node->layer.name()).second) {
-      throw ConfigError(fmt::format("[model] two layers are called '{}'; names must be unique", node->layer.name()));
+      throw ConfigError(fmt::format("[model] two layers are called '{}'; names must be unique",
+                                    node->layer.name()));
     }
     if (!node->layer.name().empty()) layer_of[node->layer.identity()] = kNone;
   }
   layer_of.clear();
   std::unordered_map<std::string, int> counts;
   for (const Symbol::Node* node : order) {
-    const auto [found, fresh] = layer_of.try_emplace(node->layer.identity(), static_cast<int>(layers_.size()));
+    const auto [found, fresh] =
+        layer_of.try_emplace(node->layer.identity(), static_cast<int>(layers_.size()));
     if (fresh) {
       std::string name = node->layer.name();
       while (name.empty()) {
@@ -135,16 +144,19 @@ Network::Network(const std::vector<Symbol>& inputs, const std::vector<Symbol>& o
   }
   const auto find_call = [&](const Symbol& symbol) {
     const auto found = call_of.find(symbol.identity());
-    if (found == call_of.end()) throw ConfigError("[model] an input is not connected to any output");
+    if (found == call_of.end())
+      throw ConfigError("[model] an input is not connected to any output");
     return found->second;
   };
   for (const Symbol& input : inputs) inputs_.push_back(find_call(input));
   for (const Symbol& output : outputs) outputs_.push_back(find_call(output));
   for (std::size_t i = 0; i < calls_.size(); ++i) {
-    const bool listed = std::find(inputs_.begin(), inputs_.end(), static_cast<int>(i)) != inputs_.end();
+    const bool listed =
+        std::find(inputs_.begin(), inputs_.end(), static_cast<int>(i)) != inputs_.end();
     if (calls_[i].inputs.empty() && !listed) {
-      throw ConfigError(fmt::format("[model] input '{}' is needed but not listed among the model's inputs",
-                                    layers_[static_cast<std::size_t>(calls_[i].layer)].name));
+      throw ConfigError(
+          fmt::format("[model] input '{}' is needed but not listed among the model's inputs",
+                      layers_[static_cast<std::size_t>(calls_[i].layer)].name));
     }
   }
   // A first build finds the parameters; their order never changes after that.
@@ -161,7 +173,8 @@ Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& poli
                              std::vector<Parameter>& parameters) const {
   Built built;
   std::unordered_map<std::string, int> index;
-  for (std::size_t i = 0; i < parameters.size(); ++i) index[parameters[i].name] = static_cast<int>(i);
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    index[parameters[i].name] = static_cast<int>(i);
   built.parameters.assign(parameters.size(), kNone);
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     const LayerCall& call = calls_[i];
@@ -173,16 +186,20 @@ Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& poli
       continue;
     }
     std::vector<ValueId> inputs;
-    for (const int input : call.inputs) inputs.push_back(built.call_outputs[static_cast<std::size_t>(input)]);
-    CallBuilder builder(graph, training, policy, layer, static_cast<std::uint32_t>(i), parameters, index, built);
+    for (const int input : call.inputs)
+      inputs.push_back(built.call_outputs[static_cast<std::size_t>(input)]);
+    CallBuilder builder(graph, training, policy, layer, static_cast<std::uint32_t>(i), parameters,
+                        index, built);
     try {
       built.call_outputs.push_back(layer.layer.impl().build(builder, inputs));
     } catch (const ConfigError& error) {
       throw ConfigError(fmt::format("[{}] {}", layer.name, error.what()));
     }
   }
-  for (const int call : inputs_) built.inputs.push_back(built.call_outputs[static_cast<std::size_t>(call)]);
-  for (const int call : outputs_) built.outputs.push_back(built.call_outputs[static_cast<std::size_t>(call)]);
+  for (const int call : inputs_)
+    built.inputs.push_back(built.call_outputs[static_cast<std::size_t>(call)]);
+  for (const int call : outputs_)
+    built.outputs.push_back(built.call_outputs[static_cast<std::size_t>(call)]);
   built.parameters.resize(parameters.size(), kNone);
   return built;
 }

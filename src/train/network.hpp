@@ -13,9 +13,9 @@ namespace surefit {
 
 // One call of a layer. Layers called several times share their parameters.
 struct LayerCall {
-  int layer = 0;                // index into Network::layers()
-  std::vector<int> inputs;      // calls
-  Shape shape;                  // of the output, without the batch
+  int layer = 0;            // index into Network::layers()
+  std::vector<int> inputs;  // calls
+  Shape shape;              // of the output, without the batch
 };
 
 struct NamedLayer {
@@ -28,7 +28,9 @@ struct Parameter {
   std::string name;  // "conv2d/kernel"
   ParameterSpec spec;
   bool trainable = true;  // its own flag and its layer's
-  std::size_t stored_count() const { return spec.packing ? spec.packing->stored_count() : spec.shape.count(); }
+  std::size_t stored_count() const {
+    return spec.packing ? spec.packing->stored_count() : spec.shape.count();
+  }
 };
 
 class Network {
@@ -58,7 +60,8 @@ class Network {
 
  private:
   // Appends parameters that are not known yet.
-  Built emit(Graph& graph, bool training, const ConvPolicy& policy, std::vector<Parameter>& parameters) const;
+  Built emit(Graph& graph, bool training, const ConvPolicy& policy,
+             std::vector<Parameter>& parameters) const;
 
   std::vector<NamedLayer> layers_;
   std::vector<LayerCall> calls_;

@@ -41,37 +41,52 @@ void ParameterStore::initialize(std::uint64_t seed) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpec& spec = parameters_[i].spec;
     Tensor value(spec.shape);
-    surefit::initialize(spec.initializer, spec.shape, seed, static_cast<std::uint32_t>(i), value.values<float>());
+    surefit::initialize(spec.initializer, spec.shape, seed, static_cast<std::uint32_t>(i),
+                        value.values<float>());
     set(i, value);
   }
 }
 
 Tensor ParameterStore::unpack(std::size_t index, const float* engine) const {
-  const ParameterSpec& spec = parameters_[index].spec;
-  Tensor value(spec.shape);
-  if (spec.packing) {
-    spec.packing->unpack(engine, value.values<float>().data());
-  } else if (value.bytes() > 0) {
-    std::memcpy(value.raw().data(), engine, value.bytes());
-  }
+  Tensor value(parameters_[index].spec.shape);
+  unpack(index, engine, value.values<float>().data());
   return value;
+}
+
+void ParameterStore::unpack(std::size_t index, const float* engine, float* keras) const {
+  const ParameterSpec& spec = parameters_[index].spec;
+  if (spec.packing) {
+    spec.packing->unpack(engine, keras);
+  } else if (const std::size_t count = spec.shape.count(); count > 0) {
+    std::memcpy(keras, engine, count * sizeof(float));
+  }
+}
+
+void ParameterStore::pack(std::size_t index, const float* keras, float* engine) const {
+  const ParameterSpec& spec = parameters_[index].spec;
+  if (spec.packing) {
+    spec.packing->pack(keras, engine);
+  } else if (const std::size_t count = spec.shape.count(); count > 0) {
+    std::memcpy(engine, keras, count * sizeof(float));
+  }
 }
 
 void ParameterStore::pack(std::size_t index, const Tensor& value, float* engine) const {
   const Parameter& parameter = parameters_[index];
   if (value.shape() != parameter.spec.shape || value.dtype() != DType::kFloat32) {
-    throw ConfigError(fmt::format("[{}] wrong weight; expected float32 {}; got {} {}", parameter.name,
-                                  parameter.spec.shape.to_string(), name_of(value.dtype()), value.shape().to_string()));
+    throw ConfigError(fmt::format("[{}] wrong weight; expected float32 {}; got {} {}",
+                                  parameter.name, parameter.spec.shape.to_string(),
+                                  name_of(value.dtype()), value.shape().to_string()));
   }
-  if (parameter.spec.packing) {
-    parameter.spec.packing->pack(value.values<float>().data(), engine);
-  } else if (value.bytes() > 0) {
-    std::memcpy(engine, value.raw().data(), value.bytes());
-  }
+  pack(index, value.values<float>().data(), engine);
 }
 
-Tensor ParameterStore::get(std::size_t index) const { return unpack(index, data(index)); }
-void ParameterStore::set(std::size_t index, const Tensor& value) { pack(index, value, data(index)); }
+Tensor ParameterStore::get(std::size_t index) const {
+  return unpack(index, data(index));
+}
+void ParameterStore::set(std::size_t index, const Tensor& value) {
+  pack(index, value, data(index));
+}
 
 void ParameterStore::allocate_slots(const std::vector<std::string>& names) {
   slot_names_ = names;
@@ -87,7 +102,8 @@ void ParameterStore::allocate_slots(const std::vector<std::string>& names) {
 float* ParameterStore::slot(std::size_t index, std::size_t slot) const {
   const Parameter& parameter = parameters_[index];
   if (!parameter.trainable || !slots_ || slot >= slot_names_.size()) return nullptr;
-  return reinterpret_cast<float*>(slots_->base()) + slot_offsets_[index] + slot * padded(parameter.stored_count());
+  return reinterpret_cast<float*>(slots_->base()) + slot_offsets_[index] +
+         slot * padded(parameter.stored_count());
 }
 
 Tensor ParameterStore::get_slot(std::size_t index, std::size_t slot) const {

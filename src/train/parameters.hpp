@@ -6,14 +6,15 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/arena.hpp"
 #include "surefit/tensor.hpp"
+
+#include "engine/arena.hpp"
 #include "train/network.hpp"
 
 namespace surefit {
 
-// The parameters of a model and the optimizer's slots, in the engine's layouts, each kind in one committed mapping.
-// Outside the engine everybody sees Keras's names and layouts.
+// The parameters of a model and the optimizer's slots, in the engine's layouts, each kind in one
+// committed mapping. Outside the engine everybody sees Keras's names and layouts.
 class ParameterStore {
  public:
   explicit ParameterStore(const std::vector<Parameter>& parameters);
@@ -31,10 +32,17 @@ class ParameterStore {
   // One zeroed slot of each name for every trainable parameter; replaces earlier ones.
   void allocate_slots(const std::vector<std::string>& names);
   const std::vector<std::string>& slot_names() const { return slot_names_; }
-  float* slot(std::size_t index, std::size_t slot) const;  // null for parameters that are not trained
+  float* slot(std::size_t index,
+              std::size_t slot) const;  // null for parameters that are not trained
   std::size_t slot_bytes() const { return slots_ ? slots_->bytes() : 0; }
   Tensor get_slot(std::size_t index, std::size_t slot) const;
   void set_slot(std::size_t index, std::size_t slot, const Tensor& value);
+
+  // Between memory in the engine's layout and Keras's, which has as many floats as the parameter's
+  // shape.
+  void unpack(std::size_t index, const float* engine, float* keras) const;
+  void pack(std::size_t index, const float* keras, float* engine) const;
+  std::size_t offset(std::size_t index) const { return offsets_[index]; }  // floats from data(0)
 
  private:
   Tensor unpack(std::size_t index, const float* engine) const;

@@ -9,7 +9,8 @@
 
 namespace surefit {
 
-Program::Program(const Network& network, const Compiled* compiled, Purpose purpose, const ConvPolicy& policy)
+Program::Program(const Network& network, const Compiled* compiled, Purpose purpose,
+                 const ConvPolicy& policy)
     : graph_(structural_ops()) {
   const bool training = purpose == Purpose::kTrain;
   const Network::Built built = network.build(graph_, training, policy);
@@ -29,7 +30,8 @@ Program::Program(const Network& network, const Compiled* compiled, Purpose purpo
   }
   SUREFIT_CHECK(compiled != nullptr, "a program that trains or evaluates needs a compiled model");
   if (built.outputs.size() != 1) {
-    throw ConfigError(fmt::format("[compile] one loss needs one output; got {} outputs", built.outputs.size()));
+    throw ConfigError(
+        fmt::format("[compile] one loss needs one output; got {} outputs", built.outputs.size()));
   }
   const ValueId prediction = built.outputs[0];
   label_spec_ = compiled->loss.impl().labels(graph_.value(prediction).type.shape);
@@ -54,21 +56,25 @@ Program::Program(const Network& network, const Compiled* compiled, Purpose purpo
   graph_.check();
 }
 
-void Program::add_backward(const Network& network, const Network::Built& built, const LossNodes& loss,
-                           const Optimizer& optimizer) {
+void Program::add_backward(const Network& network, const Network::Built& built,
+                           const LossNodes& loss, const Optimizer& optimizer) {
   std::vector<ValueId> wanted;
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
-    if (built.parameters[i] != kNone && network.parameters()[i].trainable) wanted.push_back(built.parameters[i]);
+    if (built.parameters[i] != kNone && network.parameters()[i].trainable)
+      wanted.push_back(built.parameters[i]);
   }
   if (wanted.empty()) throw ConfigError("[compile] the model has no trainable parameters");
   const auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
   const std::vector<std::string> slots = optimizer.impl().slots();
   const std::shared_ptr<const Op> update = optimizer.impl().update_op();
-  // In the order in which the backward pass finishes the gradients, so that early updates need no reordering.
+  // In the order in which the backward pass finishes the gradients, so that early updates need no
+  // reordering.
   std::vector<std::pair<NodeId, std::size_t>> order;
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
     const auto found = gradients.find(built.parameters[i]);
-    if (built.parameters[i] == kNone || found == gradients.end() || !network.parameters()[i].trainable) continue;
+    if (built.parameters[i] == kNone || found == gradients.end() ||
+        !network.parameters()[i].trainable)
+      continue;
     order.emplace_back(graph_.value(found->second).producer, i);
   }
   std::sort(order.begin(), order.end());
@@ -77,8 +83,8 @@ void Program::add_backward(const Network& network, const Network::Built& built, 
     std::vector<ValueId> inputs = {parameter, gradients.at(parameter)};
     const std::string& name = network.parameters()[index].name;
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-      const ValueId id =
-          graph_.add_persistent(name + "/" + slots[slot], graph_.value(parameter).type, Category::kOptimizer);
+      const ValueId id = graph_.add_persistent(name + "/" + slots[slot],
+                                               graph_.value(parameter).type, Category::kOptimizer);
       persistents_[id] = {index, static_cast<int>(slot)};
       inputs.push_back(id);
     }
@@ -91,8 +97,9 @@ void Program::add_backward(const Network& network, const Network::Built& built, 
 
 std::byte* Program::persistent(ValueId id, const ParameterStore& store) const {
   const Persistent& where = persistents_.at(id);
-  float* memory = where.slot == kNone ? store.data(where.parameter)
-                                      : store.slot(where.parameter, static_cast<std::size_t>(where.slot));
+  float* memory = where.slot == kNone
+                      ? store.data(where.parameter)
+                      : store.slot(where.parameter, static_cast<std::size_t>(where.slot));
   SUREFIT_CHECK(memory != nullptr, "no memory for '{}'", graph_.value(id).name);
   return reinterpret_cast<std::byte*>(memory);
 }

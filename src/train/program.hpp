@@ -25,7 +25,8 @@ class Program {
  public:
   enum class Purpose { kTrain, kEvaluate, kPredict };
   // `compiled` may be null for kPredict only.
-  Program(const Network& network, const Compiled* compiled, Purpose purpose, const ConvPolicy& policy = {});
+  Program(const Network& network, const Compiled* compiled, Purpose purpose,
+          const ConvPolicy& policy = {});
 
   const Graph& graph() const { return graph_; }
   const std::vector<ValueId>& inputs() const { return inputs_; }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/session.hpp"
 
-#include <sched.h>
-
 #include <cmath>
+#include <sched.h>
 
 #include "base/check.hpp"
 
@@ -14,7 +13,8 @@ namespace {
 bool fits(const Dims& row, const Shape& wanted) {
   const auto have = row.values();
   const auto want = wanted.dims();
-  if (have.size() != want.size() && !(have.size() + 1 == want.size() && want.back() == 1)) return false;
+  if (have.size() != want.size() && !(have.size() + 1 == want.size() && want.back() == 1))
+    return false;
   return std::equal(have.begin(), have.end(), want.begin());
 }
 
@@ -33,21 +33,26 @@ int default_threads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-Feed::Feed(const Program& program, const Network& network, const Dataset& batches, data::ReaderOptions options,
-           std::string name)
-    : program_(program), reader_(batches, std::move(options)), name_(std::move(name)) {
+Feed::Feed(const Program& program, const Network& network, const Dataset& batches,
+           data::ReaderOptions options, std::string name)
+    : program_(program),
+      reader_(batches, std::move(options)),
+      name_(std::move(name)) {
   const auto& spec = reader_.sample_spec();
   const std::size_t wanted = program.inputs().size() + (program.labels() == kNone ? 0 : 1);
   if (spec.size() < wanted) {
-    throw DataError(fmt::format("[{}] expected {} components per sample (inputs and labels); got {}", name_, wanted, spec.size()));
+    throw DataError(
+        fmt::format("[{}] expected {} components per sample (inputs and labels); got {}", name_,
+                    wanted, spec.size()));
   }
   for (std::size_t i = 0; i < program.inputs().size(); ++i) {
     const Shape& shape = program.graph().value(program.inputs()[i]).type.shape;
     if (!fits(spec[i].dims, shape)) {
       const auto call = static_cast<std::size_t>(network.input_calls()[i]);
-      throw DataError(fmt::format("[{}] the samples do not fit the model's input '{}'; expected {}; got {}", name_,
-                                  network.layers()[static_cast<std::size_t>(network.calls()[call].layer)].name,
-                                  shape.to_string(), spec[i].dims.to_string()));
+      throw DataError(fmt::format(
+          "[{}] the samples do not fit the model's input '{}'; expected {}; got {}", name_,
+          network.layers()[static_cast<std::size_t>(network.calls()[call].layer)].name,
+          shape.to_string(), spec[i].dims.to_string()));
     }
   }
   if (program.labels() != kNone) {
@@ -55,12 +60,15 @@ Feed::Feed(const Program& program, const Network& network, const Dataset& batche
     const Dims& row = spec[program.inputs().size()].dims;
     const bool scalar = labels.shape.rank() == 0 && row.count() == 1;
     if (!scalar && !fits(row, labels.shape)) {
-      throw DataError(fmt::format("[{}] the labels do not fit the loss; expected {} per sample; got {}", name_,
-                                  labels.shape.to_string(), row.to_string()));
+      throw DataError(
+          fmt::format("[{}] the labels do not fit the loss; expected {} per sample; got {}", name_,
+                      labels.shape.to_string(), row.to_string()));
     }
   }
   batch_ = static_cast<std::int64_t>(reader_.batch_size());
-  if (batch_ == 0) throw ConfigError(fmt::format("[{}] the batch size is not known; end the dataset with batch(n)", name_));
+  if (batch_ == 0)
+    throw ConfigError(
+        fmt::format("[{}] the batch size is not known; end the dataset with batch(n)", name_));
 }
 
 void Feed::bind(const Executable& executable) {
@@ -69,9 +77,11 @@ void Feed::bind(const Executable& executable) {
   const auto add = [&](ValueId id, std::size_t component) {
     const ValueType& type = executable.graph().value(id).type;
     const Operand memory = executable.operand(id);
-    SUREFIT_CHECK(memory.base != nullptr, "input '{}' is not read by anyone", executable.graph().value(id).name);
-    slots_.push_back({type.dtype, spec[component].dims,
-                      std::span(memory.base, memory.sample_bytes * static_cast<std::size_t>(batch_))});
+    SUREFIT_CHECK(memory.base != nullptr, "input '{}' is not read by anyone",
+                  executable.graph().value(id).name);
+    slots_.push_back(
+        {type.dtype, spec[component].dims,
+         std::span(memory.base, memory.sample_bytes * static_cast<std::size_t>(batch_))});
   };
   for (std::size_t i = 0; i < program_.inputs().size(); ++i) add(program_.inputs()[i], i);
   if (program_.labels() != kNone) add(program_.labels(), program_.inputs().size());
@@ -105,14 +115,17 @@ void Feed::check(std::int64_t samples, ThreadPool& pool) const {
       if (slot.dtype == DType::kFloat32) {
         const auto* values = reinterpret_cast<const float*>(slot.bytes.data() + n * bytes);
         if (!all_finite(values, bytes / sizeof(float))) {
-          throw DataError(fmt::format("[{}] sample {}: {} contains NaN or Inf; expected finite numbers", name_, ids_[n],
-                                      i < pictures ? "the input" : "the label"));
+          throw DataError(
+              fmt::format("[{}] sample {}: {} contains NaN or Inf; expected finite numbers", name_,
+                          ids_[n], i < pictures ? "the input" : "the label"));
         }
       } else if (i == pictures && program_.label_spec().classes > 0) {
-        const auto label = *reinterpret_cast<const std::int32_t*>(slot.bytes.data() + n * bytes);
-        if (label < 0 || label >= program_.label_spec().classes) {
-          throw DataError(fmt::format("[{}] sample {}: label out of range; expected 0 to {}; got {}", name_, ids_[n],
-                                      program_.label_spec().classes - 1, label));
+        const auto* labels = reinterpret_cast<const std::int32_t*>(slot.bytes.data() + n * bytes);
+        for (std::size_t at = 0; at < bytes / sizeof(std::int32_t); ++at) {
+          if (labels[at] >= 0 && labels[at] < program_.label_spec().classes) continue;
+          throw DataError(
+              fmt::format("[{}] sample {}: label out of range; expected 0 to {}; got {}", name_,
+                          ids_[n], program_.label_spec().classes - 1, labels[at]));
         }
       }
     }
@@ -139,13 +152,15 @@ void Scores::add(const Executable& executable, const Program& program, std::int6
   for (std::size_t m = 0; m < metrics_.size(); ++m) {
     const Operand values = executable.operand(program.metrics()[m]);
     const std::size_t width = values.sample_bytes / sizeof(float);
-    for (std::int64_t n = 0; n < samples; ++n) metrics_[m].impl().update(states_[m], {values.at(n), width});
+    for (std::int64_t n = 0; n < samples; ++n)
+      metrics_[m].impl().update(states_[m], {values.at(n), width});
   }
 }
 
 const Logs& Scores::logs() {
   logs_[0].second = count_ > 0 ? loss_sum_ / count_ : 0;
-  for (std::size_t m = 0; m < metrics_.size(); ++m) logs_[m + 1].second = metrics_[m].impl().result(states_[m]);
+  for (std::size_t m = 0; m < metrics_.size(); ++m)
+    logs_[m + 1].second = metrics_[m].impl().result(states_[m]);
   return logs_;
 }
 

@@ -17,18 +17,18 @@ int default_threads();
 // One dataset flowing through one program.
 class Feed {
  public:
-  // Checks that the data fit the program: extents, number of components. Components behind those the program reads are
-  // skipped. Throws DataError whose text starts with "[name]".
-  Feed(const Program& program, const Network& network, const Dataset& batches, data::ReaderOptions options,
-       std::string name = "data");
+  // Checks that the data fit the program: extents, number of components. Components behind those
+  // the program reads are skipped. Throws DataError whose text starts with "[name]".
+  Feed(const Program& program, const Network& network, const Dataset& batches,
+       data::ReaderOptions options, std::string name = "data");
 
   data::BatchReader& reader() { return reader_; }
   const data::BatchReader& reader() const { return reader_; }
   std::int64_t batch() const { return batch_; }
   // Points the feed at the memory of the bound program.
   void bind(const Executable& executable);
-  // Fills the input slots with the next batch and checks it: labels in range, no NaN. Returns the number of samples, 0
-  // at the end of the epoch.
+  // Fills the input slots with the next batch and checks it: labels in range, no NaN. Returns the
+  // number of samples, 0 at the end of the epoch.
   std::int64_t next(ThreadPool& pool);
   const std::vector<std::uint64_t>& ids() const { return ids_; }
 
@@ -41,8 +41,8 @@ class Feed {
   std::vector<data::Slot> slots_;
   std::vector<std::uint64_t> ids_;
   std::string name_;
-  std::size_t wanted_ = 0;           // slots that the program reads
-  std::vector<std::byte> skipped_;   // where the others go
+  std::size_t wanted_ = 0;          // slots that the program reads
+  std::vector<std::byte> skipped_;  // where the others go
 };
 
 // Loss and metrics over the samples seen, added in sample order.
@@ -52,7 +52,17 @@ class Scores {
   Scores(const std::vector<Metric>& metrics, const std::string& prefix);
   void reset();
   void add(const Executable& executable, const Program& program, std::int64_t samples);
-  const Logs& logs();  // of everything since reset(); allocates nothing
+  const Logs& logs();                          // of everything since reset(); allocates nothing
+  const Logs& names() const { return logs_; }  // with whatever numbers
+  // Every number of the state, in a fixed order.
+  template <typename Visit>
+  void visit(const Visit& visit) {
+    visit(loss_sum_);
+    visit(count_);
+    for (auto& state : states_) {
+      for (double& number : state) visit(number);
+    }
+  }
 
  private:
   const std::vector<Metric>& metrics_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/arguments.hpp"
 
+#include <charconv>
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "surefit/zoo.hpp"
+
 #include "train/model_impl.hpp"
 
 namespace surefit {
@@ -14,7 +14,8 @@ namespace {
 std::vector<std::string> split_text(const std::string& text, char separator) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
-  for (std::size_t at = text.find(separator); at != std::string::npos; at = text.find(separator, begin)) {
+  for (std::size_t at = text.find(separator); at != std::string::npos;
+       at = text.find(separator, begin)) {
     parts.push_back(text.substr(begin, at - begin));
     begin = at + 1;
   }
@@ -27,11 +28,13 @@ ConfigValue parse_value(const std::string& text) {
   if (text == "false" || text == "False") return ConfigValue(false);
   std::int64_t whole = 0;
   const char* end = text.data() + text.size();
-  if (const auto [at, error] = std::from_chars(text.data(), end, whole); error == std::errc{} && at == end) {
+  if (const auto [at, error] = std::from_chars(text.data(), end, whole);
+      error == std::errc{} && at == end) {
     return ConfigValue(whole);
   }
   double real = 0;
-  if (const auto [at, error] = std::from_chars(text.data(), end, real); error == std::errc{} && at == end) {
+  if (const auto [at, error] = std::from_chars(text.data(), end, real);
+      error == std::errc{} && at == end) {
     return ConfigValue(real);
   }
   return ConfigValue(text);
@@ -42,7 +45,8 @@ std::int64_t parse_count(const std::string& text, const std::string& what, std::
   const char* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc{} || at != end || value < 1 || value > max) {
-    throw ConfigError(fmt::format("[{}] expected a number from 1 to {}; got '{}'", what, max, text));
+    throw ConfigError(
+        fmt::format("[{}] expected a number from 1 to {}; got '{}'", what, max, text));
   }
   return value;
 }
@@ -53,12 +57,14 @@ NamedArguments parse_named(const std::string& text, const std::string& what) {
   NamedArguments result;
   const std::size_t colon = text.find(':');
   result.name = text.substr(0, colon);
-  if (result.name.empty()) throw ConfigError(fmt::format("[{}] expected a name; got '{}'", what, text));
+  if (result.name.empty())
+    throw ConfigError(fmt::format("[{}] expected a name; got '{}'", what, text));
   if (colon == std::string::npos) return result;
   for (const std::string& part : split_text(text.substr(colon + 1), ',')) {
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw ConfigError(fmt::format("[{}] expected name:key=value,key=value; got '{}'", what, text));
+      throw ConfigError(
+          fmt::format("[{}] expected name:key=value,key=value; got '{}'", what, text));
     }
     result.arguments.emplace_back(part.substr(0, equals), parse_value(part.substr(equals + 1)));
   }
@@ -67,15 +73,18 @@ NamedArguments parse_named(const std::string& text, const std::string& what) {
 
 Shape parse_input_shape(const std::string& text) {
   const std::vector<std::string> parts = split_text(text, 'x');
-  if (parts.size() != 3) throw ConfigError(fmt::format("[input] expected HxWxC such as 32x32x3; got '{}'", text));
-  return Shape{parse_count(parts[0], "input height", 1 << 16), parse_count(parts[1], "input width", 1 << 16),
+  if (parts.size() != 3)
+    throw ConfigError(fmt::format("[input] expected HxWxC such as 32x32x3; got '{}'", text));
+  return Shape{parse_count(parts[0], "input height", 1 << 16),
+               parse_count(parts[1], "input width", 1 << 16),
                parse_count(parts[2], "input channels", 1 << 16)};
 }
 
 Model make_model(const std::string& model, const std::string& input, std::int64_t classes) {
   if (model.size() > 5 && model.ends_with(".json")) {
     if (!input.empty() || classes != 0) {
-      throw ConfigError("[model] --input and --classes belong to zoo models; a .json file has its own");
+      throw ConfigError(
+          "[model] --input and --classes belong to zoo models; a .json file has its own");
     }
     return Model::load(model);
   }
@@ -89,16 +98,24 @@ Loss default_loss(const Model& model, const Dataset& samples) {
   const Network& network = model.impl().network;
   const Shape& output = network.calls()[static_cast<std::size_t>(network.output_calls()[0])].shape;
   const auto spec = samples.element_spec();
-  if (spec.size() < 2) throw DataError("[data] expected pictures and labels; got one component per sample");
-  const bool whole = spec[1].dims.count() == 1 && spec[1].dtype != DType::kFloat32 && spec[1].dtype != DType::kFloat64;
+  if (spec.size() < 2)
+    throw DataError("[data] expected pictures and labels; got one component per sample");
+  const std::int64_t classes = output.rank() == 0 ? 0 : output[output.rank() - 1];
+  const std::size_t rows = classes == 0 ? 0 : output.count() / static_cast<std::size_t>(classes);
+  const bool whole = spec[1].dims.count() == rows && spec[1].dtype != DType::kFloat32 &&
+                     spec[1].dtype != DType::kFloat64;
   // Without a softmax at the end the scores are logits.
   const Program program(network, nullptr, Program::Purpose::kPredict);
   const Value& last = program.graph().value(program.outputs()[0]);
-  const bool logits = last.producer == kNone || program.graph().node(last.producer).op->kind() != "softmax";
-  if (output.rank() == 1 && output[0] > 1) {
+  const bool logits =
+      last.producer == kNone || program.graph().node(last.producer).op->kind() != "softmax";
+  if (classes > 1) {
     if (whole) return SparseCategoricalCrossentropy{.from_logits = logits};
-    if (spec[1].dims.count() == static_cast<std::size_t>(output[0])) return CategoricalCrossentropy{.from_logits = logits};
+    if (spec[1].dims.count() == output.count())
+      return CategoricalCrossentropy{.from_logits = logits};
   }
+  // One number per sample or pixel with whole labels: a probability.
+  if (classes == 1 && whole) return BinaryCrossentropy{};
   return MeanSquaredError{};
 }
 

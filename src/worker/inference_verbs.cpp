@@ -3,11 +3,10 @@
 
 #include "base/env.hpp"
 #include "interop/npy.hpp"
-#include "worker/options.hpp"
-#include "worker/verbs.hpp"
-
 #include "train/model_impl.hpp"
 #include "train/trainer.hpp"
+#include "worker/options.hpp"
+#include "worker/verbs.hpp"
 
 namespace surefit::worker {
 namespace {
@@ -30,21 +29,27 @@ struct InferenceOptions {
     return loaded;
   }
   Dataset batches() const {
-    if (data.batch_size < 1) throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", data.batch_size));
+    if (data.batch_size < 1)
+      throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", data.batch_size));
     return data.test_samples().batch(static_cast<std::uint64_t>(data.batch_size)).prefetch();
   }
-  FitOptions fit() const { return {.batch_size = data.batch_size, .threads = data.threads, .input = data.input({}, json)}; }
+  FitOptions fit() const {
+    return {.batch_size = data.batch_size, .threads = data.threads, .input = data.input({}, json)};
+  }
 };
 
 }  // namespace
 
 int evaluate_verb(const Arguments& arguments) {
-  CLI::App app("Measures a trained model on data (the test split where there is one).", "surefit evaluate");
+  CLI::App app("Measures a trained model on data (the test split where there is one).",
+               "surefit evaluate");
   InferenceOptions options;
   options.add_to(app, DataUse::kEvaluate);
   std::string loss;
   app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
-  app.footer("\nExample:\n  surefit evaluate --model seed_cnn --weights w.safetensors --data fashion-mnist\n");
+  app.footer(
+      "\nExample:\n  surefit evaluate --model seed_cnn --weights w.safetensors --data "
+      "fashion-mnist\n");
   if (const auto code = parse(app, arguments)) return *code;
   Model model = options.load();
   CompileOptions compile{.loss = default_loss(model, options.data.test_samples())};
@@ -52,12 +57,15 @@ int evaluate_verb(const Arguments& arguments) {
     const NamedArguments named = parse_named(loss, "--loss");
     compile.loss = Loss::from_config(named.name, named.arguments);
   }
-  if (compile.loss.name().find("crossentropy") != std::string::npos) compile.metrics.emplace_back("accuracy");
+  if (compile.loss.name().find("crossentropy") != std::string::npos)
+    compile.metrics.emplace_back("accuracy");
   model.compile(std::move(compile));
-  const Logs logs = naming_sources(options.data, [&] { return model.evaluate(options.batches(), options.fit()); });
+  const Logs logs = naming_sources(
+      options.data, [&] { return model.evaluate(options.batches(), options.fit()); });
   std::string text;
   for (const auto& [name, value] : logs) {
-    text += options.json ? fmt::format(",\"{}\":{}", name, value) : fmt::format("{}{}: {:.6f}", text.empty() ? "" : " - ", name, value);
+    text += options.json ? fmt::format(",\"{}\":{}", name, value)
+                         : fmt::format("{}{}: {:.6f}", text.empty() ? "" : " - ", name, value);
   }
   options.json ? fmt::print("{{\"event\":\"end\"{}}}\n", text) : fmt::print("{}\n", text);
   return 0;
@@ -68,24 +76,29 @@ int predict_verb(const Arguments& arguments) {
   InferenceOptions options;
   options.add_to(app, DataUse::kPredict);
   std::string out;
-  app.add_option("--out", out, "npz file for the predictions (array 'predictions'); without it they are printed");
-  app.footer("\nExample:\n  surefit predict --model seed_cnn --weights w.safetensors --data fashion-mnist --out p.npz\n");
+  app.add_option("--out", out,
+                 "npz file for the predictions (array 'predictions'); without it they are printed");
+  app.footer(
+      "\nExample:\n  surefit predict --model seed_cnn --weights w.safetensors --data fashion-mnist "
+      "--out p.npz\n");
   if (const auto code = parse(app, arguments)) return *code;
   if (!out.empty()) check_writable(out, "--out");
   Model model = options.load();
-  const Tensor predictions =
-      naming_sources(options.data, [&] { return predict_model(model.impl(), options.batches(), options.fit()); });
+  const Tensor predictions = naming_sources(
+      options.data, [&] { return predict_model(model.impl(), options.batches(), options.fit()); });
   if (!out.empty()) {
     write_npz(Env::posix(), out, {{"predictions", predictions}});
     fmt::print("wrote {} predictions of shape {} to {}\n", predictions.shape()[0],
                predictions.shape().drop_front().to_string(), out);
     return 0;
   }
-  const std::size_t width = predictions.count() / static_cast<std::size_t>(std::max<std::int64_t>(1, predictions.shape()[0]));
+  const std::size_t width = predictions.count() / static_cast<std::size_t>(std::max<std::int64_t>(
+                                                      1, predictions.shape()[0]));
   const auto values = predictions.values<float>();
   for (std::size_t n = 0; n * width < values.size(); ++n) {
     std::string row;
-    for (std::size_t i = 0; i < width; ++i) row += fmt::format("{}{:.6g}", i == 0 ? "" : " ", values[n * width + i]);
+    for (std::size_t i = 0; i < width; ++i)
+      row += fmt::format("{}{:.6g}", i == 0 ? "" : " ", values[n * width + i]);
     fmt::print("{}\n", row);
   }
   return 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // surefit-train: every verb that needs the engine. Started by the front `surefit`.
-#include <fmt/format.h>
-
 #include <cstdio>
 #include <exception>
+#include <fmt/format.h>
 #include <new>
 
 #include "surefit/error.hpp"
+
 #include "worker/verbs.hpp"
 
 namespace {
@@ -21,6 +21,7 @@ int dispatch(int count, char** words) {
   if (verb == "summary") return worker::summary_verb(arguments);
   if (verb == "model") return worker::model_verb(arguments);
   if (verb == "data") return worker::data_verb(arguments);
+  if (verb == "inspect") return worker::inspect_verb(arguments);
   throw surefit::ConfigError(fmt::format("[surefit] unknown verb '{}'; see surefit --help", verb));
 }
 
@@ -33,7 +34,9 @@ int main(int count, char** words) {
     fmt::print(stderr, "error: {}\n", error.what());
     return static_cast<int>(error.exit_code());
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: [memory] the system refused an allocation; close other programs or use a smaller model\n");
+    fmt::print(stderr,
+               "error: [memory] the system refused an allocation; close other programs or use a "
+               "smaller model\n");
     return static_cast<int>(surefit::ExitCode::kSystem);
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: [internal] {}; please report this\n", error.what());

@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "surefit/zoo.hpp"
+
 #include "engine/executable.hpp"
 #include "engine/onednn.hpp"
-#include "surefit/zoo.hpp"
 #include "train/model_impl.hpp"
 #include "worker/options.hpp"
 #include "worker/verbs.hpp"
@@ -20,9 +21,13 @@ void print_kernels(const Model& model) {
   const Program program(network, &compiled, Program::Purpose::kTrain);
   fmt::print("\n{:<28} {:<34} {:<10} {}\n", "Layer", "Node", "Phase", "Kernel");
   for (const Node& node : program.graph().nodes()) {
-    const auto kernel = node.op->bind(program.graph().input_types(node), program.graph().output_types(node), 1);
-    const char* phase = node.phase == Phase::kForward ? "forward" : node.phase == Phase::kBackward ? "backward" : "update";
-    fmt::print("{:<28} {:<34} {:<10} {}\n", node.layer, node.op->kind(), phase, kernel->implementation());
+    const auto kernel =
+        node.op->bind(program.graph().input_types(node), program.graph().output_types(node), 1);
+    const char* phase = node.phase == Phase::kForward    ? "forward"
+                        : node.phase == Phase::kBackward ? "backward"
+                                                         : "update";
+    fmt::print("{:<28} {:<34} {:<10} {}\n", node.layer, node.op->kind(), phase,
+               kernel->implementation());
   }
 }
 
@@ -33,7 +38,8 @@ int summary_verb(const Arguments& arguments) {
   ModelOptions options;
   options.add_to(app);
   bool kernels = false;
-  app.add_flag("--kernels", kernels, "also list which kernel runs for every node of a training step");
+  app.add_flag("--kernels", kernels,
+               "also list which kernel runs for every node of a training step");
   app.footer("\nExample:\n  surefit summary --model resnet18 --kernels\n");
   if (const auto code = parse(app, arguments)) return *code;
   const Model model = options.make();

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/options.hpp"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include "surefit/error.hpp"
 
 namespace surefit::worker {
 
 void ModelOptions::add_to(CLI::App& app) {
-  app.add_option("--model", model, "zoo name (surefit model lists them) or Keras JSON file")->required();
+  app.add_option("--model", model, "zoo name (surefit model lists them) or Keras JSON file")
+      ->required();
   app.add_option("--input", input, "HxWxC of a zoo model, such as 32x32x3");
   app.add_option("--classes", classes, "number of classes of a zoo model");
 }
 
 DataError name_source(const DataError& error, const DataOptions& options) {
   std::string text = error.what();
-  for (const auto& [name, source] : {std::pair<std::string, std::string>("[data]", options.data),
-                                     std::pair<std::string, std::string>("[validation data]", options.validation)}) {
+  for (const auto& [name, source] :
+       {std::pair<std::string, std::string>("[data]", options.data),
+        std::pair<std::string, std::string>("[validation data]", options.validation)}) {
     if (text.starts_with(name)) text.replace(0, name.size(), fmt::format("[{}]", source));
   }
   return DataError(text, error.path(), error.offset());
@@ -34,10 +35,14 @@ void check_writable(const std::string& path, const std::string& option) {
   const char* directory = parent.empty() ? "." : parent.c_str();
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    throw SystemError(fmt::format("[{}] cannot write {}; expected the name of a file; got a directory", option, path), EISDIR);
+    throw SystemError(
+        fmt::format("[{}] cannot write {}; expected the name of a file; got a directory", option,
+                    path),
+        EISDIR);
   }
   if (::access(directory, W_OK | X_OK) != 0) {
-    throw SystemError(fmt::format("[{}] cannot write {}: {}", option, path, std::strerror(errno)), errno);
+    throw SystemError(fmt::format("[{}] cannot write {}: {}", option, path, std::strerror(errno)),
+                      errno);
   }
 }
 
@@ -50,7 +55,8 @@ std::optional<int> parse(CLI::App& app, std::vector<std::string> arguments) {
     std::fputs(app.help().c_str(), stdout);
     return 0;
   } catch (const CLI::ParseError& error) {
-    throw ConfigError("[" + app.get_name() + "] " + error.what() + "; see " + app.get_name() + " --help");
+    throw ConfigError("[" + app.get_name() + "] " + error.what() + "; see " + app.get_name() +
+                      " --help");
   }
 }
 

@@ -2,12 +2,12 @@
 // Options that several verbs share, and the one way to parse them.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "interop/idx.hpp"
 #include "worker/arguments.hpp"
@@ -39,7 +39,7 @@ struct DataOptions {
   // floats in 0 ... 1. Augmented when training.
   Dataset train_samples() const;
   Dataset validation_samples() const;
-  Dataset test_samples() const;  // of `data`
+  Dataset test_samples() const;                                       // of `data`
   data::OpenedData open(const std::string& spec, Split split) const;  // as they lie in the source
   Dataset augmented(const Dataset& samples) const;
   // How they are fed to the model. Skipped samples are listed in `run`/quarantine.tsv when there is
@@ -61,7 +61,8 @@ auto naming_sources(const DataOptions& options, Work&& work) {
   }
 }
 
-// Refuses a file that cannot be written, before any work goes into what it would hold. Throws SystemError.
+// Refuses a file that cannot be written, before any work goes into what it would hold. Throws
+// SystemError.
 void check_writable(const std::string& path, const std::string& option);
 
 // Parses; returns an exit code when the program should end here (--help or a usage error).

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include <cstdio>
+#include <fmt/format.h>
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
 #include "interop/json.hpp"
+#include "worker/interruption.hpp"
 #include "worker/options.hpp"
 #include "worker/progress.hpp"
 #include "worker/recorder.hpp"
+#include "worker/run_options.hpp"
 #include "worker/verbs.hpp"
 
 namespace surefit::worker {
@@ -17,12 +18,15 @@ namespace {
 constexpr const char* kExample = R"(
 Example:
   surefit train --model seed_cnn --data fashion-mnist --validation fashion-mnist --epochs 3 --save w.safetensors
+A run that was stopped or killed goes on by:
+  surefit train --resume
 )";
 
 struct TrainOptions {
   ModelOptions model;
   DataOptions data;
-  std::string optimizer = "adam", loss, init, save, run;
+  RunOptions run;
+  std::string optimizer = "adam", loss, init, save;
   std::vector<std::string> metrics = {"accuracy"};
   std::int64_t epochs = 1, steps = 0, group = 0;
   std::uint64_t seed = 0;
@@ -33,22 +37,30 @@ struct TrainOptions {
     model.add_to(app);
     data.add_to(app, DataUse::kTrain);
     app.add_option("--epochs", epochs, "passes over the data")->capture_default_str();
-    app.add_option("--optimizer", optimizer, "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9")
+    app.add_option("--optimizer", optimizer,
+                   "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9")
         ->capture_default_str();
     app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
     app.add_option("--metrics", metrics, "comma separated")->delimiter(',')->capture_default_str();
-    app.add_option("--seed", seed, "of initial weights, shuffling and dropout")->capture_default_str();
-    app.add_option("--steps", steps, "stop after this many steps over all epochs")->check(CLI::PositiveNumber);
-    app.add_option("--group", group, "samples in flight at once; never changes a bit (default: planned)")
+    app.add_option("--seed", seed, "of initial weights, shuffling and dropout")
+        ->capture_default_str();
+    app.add_option("--steps", steps, "stop after this many steps over all epochs")
         ->check(CLI::PositiveNumber);
-    auto* fast = app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd: faster, slightly larger rounding");
-    app.add_flag("--exact-conv", exact_conv, "convolutions by their definition (the default so far)")->excludes(fast);
+    app.add_option("--group", group,
+                   "samples in flight at once; never changes a bit (default: planned)")
+        ->check(CLI::PositiveNumber);
+    auto* fast = app.add_flag("--winograd", winograd,
+                              "3x3 convolutions by Winograd: faster, slightly larger rounding");
+    app.add_flag("--exact-conv", exact_conv,
+                 "convolutions by their definition (the default so far)")
+        ->excludes(fast);
     app.add_flag("--onednn", onednn, "convolutions behind the first by oneDNN");
     app.add_flag("--no-shuffle", no_shuffle, "take the data in order");
     app.add_option("--init", init, "initial weights, safetensors");
     app.add_option("--save", save, "where to write the trained weights, safetensors");
-    app.add_option("--run", run, "directory of the run");
-    app.add_flag("--check-numerics", check_numerics, "look for NaN and Inf behind every node (slow)");
+    run.add_to(app);
+    app.add_flag("--check-numerics", check_numerics,
+                 "look for NaN and Inf behind every node (slow)");
     app.add_flag("--json", json, "one JSON object per line on stdout");
     app.add_flag("--quiet", quiet, "no progress");
   }
@@ -61,17 +73,29 @@ Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffl
 }
 
 // What was asked for, so that a run can be understood and repeated.
-std::string config_json(const TrainOptions& options) {
-  Json json = {{"model", options.model.model}, {"data", options.data.data},       {"validation", options.data.validation},
-               {"epochs", options.epochs},     {"batch_size", options.data.batch_size}, {"optimizer", options.optimizer},
-               {"loss", options.loss},         {"metrics", options.metrics},      {"seed", options.seed},
-               {"shuffle", !options.no_shuffle}, {"resize", options.data.resize}, {"augment", options.data.augment}, {"winograd", options.winograd},  {"onednn", options.onednn}};
+std::string config_json(const TrainOptions& options, const Arguments& arguments) {
+  Json json = {{"arguments", arguments_to_record(arguments)},
+               {"model", options.model.model},
+               {"data", options.data.data},
+               {"validation", options.data.validation},
+               {"epochs", options.epochs},
+               {"batch_size", options.data.batch_size},
+               {"optimizer", options.optimizer},
+               {"loss", options.loss},
+               {"metrics", options.metrics},
+               {"seed", options.seed},
+               {"shuffle", !options.no_shuffle},
+               {"resize", options.data.resize},
+               {"augment", options.data.augment},
+               {"winograd", options.winograd},
+               {"onednn", options.onednn}};
   return dump_json(json, 1) + "\n";
 }
 
 void print_result(const History& history, const TrainOptions& options, double seconds) {
   if (options.json) {
-    fmt::print("{{\"event\":\"end\",\"time\":{:.3f},\"epochs\":{}", wall_seconds(), history.epochs.size());
+    fmt::print("{{\"event\":\"end\",\"time\":{:.3f},\"epochs\":{}", wall_seconds(),
+               history.epochs.size());
     if (!history.epochs.empty()) {
       for (std::size_t i = 0; i < history.names.size(); ++i) {
         fmt::print(",\"{}\":{}", history.names[i], history.epochs.back()[i]);
@@ -80,33 +104,37 @@ void print_result(const History& history, const TrainOptions& options, double se
     fmt::print("}}\n");
     return;
   }
-  std::string text = fmt::format("trained {} epoch{} in {}", history.epochs.size(), history.epochs.size() == 1 ? "" : "s",
-                                 format_duration(seconds));
-  for (std::size_t i = 0; i < history.names.size(); ++i) {
+  std::string text = fmt::format("trained {} epoch{} in {}", history.epochs.size(),
+                                 history.epochs.size() == 1 ? "" : "s", format_duration(seconds));
+  for (std::size_t i = 0; i < history.names.size() && !history.epochs.empty(); ++i) {
     text += fmt::format(" - {}: {:.4f}", history.names[i], history.epochs.back()[i]);
   }
   fmt::print("{}\n", text);
+  if (!history.stop_reason.empty()) fmt::print("ended early: {}\n", history.stop_reason);
   if (!options.save.empty()) fmt::print("saved {}\n", options.save);
 }
 
 }  // namespace
 
-int train_verb(const Arguments& arguments) {
+int train_verb(const Arguments& given) {
+  const Arguments arguments = with_recorded_arguments(given);
   CLI::App app("Trains a model.", "surefit train");
   TrainOptions options;
   options.add_to(app);
   app.footer(kExample);
   if (const auto code = parse(app, arguments)) return *code;
   if (options.data.batch_size < 1) {
-    throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", options.data.batch_size));
+    throw ConfigError(
+        fmt::format("[--batch-size] expected at least 1; got {}", options.data.batch_size));
   }
   if (!options.save.empty()) check_writable(options.save, "--save");
 
   Model model = options.model.make();
   const Dataset samples = options.data.train_samples();
   const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
-  CompileOptions compile{.optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
-                         .loss = naming_sources(options.data, [&] { return default_loss(model, samples); })};
+  CompileOptions compile{
+      .optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
+      .loss = naming_sources(options.data, [&] { return default_loss(model, samples); })};
   if (!options.loss.empty()) {
     const NamedArguments loss = parse_named(options.loss, "--loss");
     compile.loss = Loss::from_config(loss.name, loss.arguments);
@@ -130,22 +158,31 @@ int train_verb(const Arguments& arguments) {
   fit.winograd = options.winograd;
   fit.onednn = options.onednn;
   fit.check_numerics = options.check_numerics;
-  fit.input = options.data.input(options.run, options.json);
   if (!options.data.validation.empty()) {
     fit.validation_data = batches(options.data.validation_samples(), options, false);
   }
-  const auto progress = make_progress(options.json    ? ProgressStyle::kJson
-                                      : options.quiet ? ProgressStyle::kQuiet
-                                                      : ProgressStyle::kAuto);
-  fit.callbacks.push_back(progress.get());
+  options.run.choose_directory(options.model.model);
+  const auto interruption = make_interruption(options.run.deadline_s());
+  fit.callbacks.push_back(interruption.get());
+  fit.callbacks.push_back(make_progress(options.json    ? ProgressStyle::kJson
+                                        : options.quiet ? ProgressStyle::kQuiet
+                                                        : ProgressStyle::kAuto));
   std::unique_ptr<Callback> recorder;
-  if (!options.run.empty()) {
-    recorder = make_recorder(options.run, model, config_json(options));
+  if (!options.run.run.empty()) {
+    recorder =
+        make_recorder(options.run.run, model, config_json(options, arguments), options.run.resume);
     fit.callbacks.push_back(recorder.get());
   }
+  fit.input = options.data.input(options.run.run, options.json);
+  options.run.apply(fit);
   const double started = monotonic_seconds();
   const History history = naming_sources(
       options.data, [&] { return model.fit(batches(samples, options, !options.no_shuffle), fit); });
+  if (history.interrupted) {
+    fmt::print(stderr, "stopped: {}; continue with: surefit train --resume --run {}\n",
+               history.stop_reason, options.run.run);
+    return static_cast<int>(ExitCode::kStopped);
+  }
   if (!options.save.empty()) model.save_weights(options.save);
   print_result(history, options, monotonic_seconds() - started);
   return 0;

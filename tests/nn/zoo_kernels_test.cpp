@@ -21,7 +21,9 @@ class ZooKernels : public ::testing::TestWithParam<ZooCase> {};
 
 TEST_P(ZooKernels, NoneIsAReferenceLoop) {
   const Model model = zoo_model(GetParam().name, {.input = GetParam().input});
-  const Compiled compiled = {"adam", "sparse_categorical_crossentropy", {"accuracy"}};
+  const bool pixels = std::string(GetParam().name) == "unet";
+  const Compiled compiled = {
+      "adam", pixels ? "binary_crossentropy" : "sparse_categorical_crossentropy", {"accuracy"}};
   for (const auto purpose :
        {Program::Purpose::kTrain, Program::Purpose::kEvaluate, Program::Purpose::kPredict}) {
     const Program program(model.impl().network, &compiled, purpose);
@@ -42,7 +44,9 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(ZooCase{"seed_cnn", {28, 28, 1}}, ZooCase{"seed_cnn", {224, 224, 3}},
                       ZooCase{"lenet5", {28, 28, 1}}, ZooCase{"lenet5", {32, 32, 3}},
                       ZooCase{"resnet18", {32, 32, 3}}, ZooCase{"resnet18", {224, 224, 3}},
-                      ZooCase{"resnet18", {28, 28, 1}}),
+                      ZooCase{"resnet18", {28, 28, 1}}, ZooCase{"resnet50", {224, 224, 3}},
+                      ZooCase{"vgg16", {224, 224, 3}}, ZooCase{"mobilenet_v2", {224, 224, 3}},
+                      ZooCase{"mobilenet_v2", {97, 65, 3}}, ZooCase{"unet", {128, 128, 3}}),
     [](const auto& each) {
       std::string name = each.param.name;
       for (const auto extent : each.param.input.dims()) name += fmt::format("_{}", extent);

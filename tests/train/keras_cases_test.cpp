@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real Keras runs as the oracle: initial weights, five steps on one batch, losses, predictions and final weights.
+// Real Keras runs as the oracle: initial weights, five steps on one batch, losses, predictions and
+// final weights.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include "surefit/model.hpp"
 
 #include "base/env.hpp"
 #include "interop/json.hpp"
 #include "interop/npy.hpp"
 #include "interop/safetensors.hpp"
-#include "surefit/model.hpp"
 
 namespace surefit {
 namespace {
@@ -19,7 +21,8 @@ double largest(std::span<const float> values) {
   return most;
 }
 
-void expect_close(const Tensor& got, const Tensor& expected, double relative, const std::string& what) {
+void expect_close(const Tensor& got, const Tensor& expected, double relative,
+                  const std::string& what) {
   ASSERT_EQ(got.shape(), expected.shape()) << what;
   const auto a = got.values<float>(), b = expected.values<float>();
   const double scale = largest(b);
@@ -45,9 +48,11 @@ TEST_P(KerasCase, FiveStepsAgree) {
   const std::string loss_name = loss.substr(0, loss.find('('));
   ConfigMap loss_config;
   if (logits) loss_config.emplace_back("from_logits", ConfigValue(true));
-  ConfigMap optimizer = {{"learning_rate", ConfigValue(spec["optimizer"]["learning_rate"].get<double>())}};
+  ConfigMap optimizer = {
+      {"learning_rate", ConfigValue(spec["optimizer"]["learning_rate"].get<double>())}};
   if (spec["optimizer"]["weight_decay"].is_number()) {
-    optimizer.emplace_back("weight_decay", ConfigValue(spec["optimizer"]["weight_decay"].get<double>()));
+    optimizer.emplace_back("weight_decay",
+                           ConfigValue(spec["optimizer"]["weight_decay"].get<double>()));
   }
   model.compile({.optimizer = Optimizer::from_config(spec["optimizer_class"], optimizer),
                  .loss = Loss::from_config(loss_name, loss_config)});
@@ -57,14 +62,15 @@ TEST_P(KerasCase, FiveStepsAgree) {
 
   expect_close(model.predict(x), expected.read("infer0"), 1e-4, "inference before training");
   const std::int64_t steps = spec["steps"];
-  const History history =
-      model.fit(x, y, {.batch_size = spec["batch"].get<std::int64_t>(), .epochs = steps, .shuffle = false});
+  const History history = model.fit(
+      x, y, {.batch_size = spec["batch"].get<std::int64_t>(), .epochs = steps, .shuffle = false});
   const Tensor losses = expected.read("losses");
   const std::vector<double> got = history.series("loss");
   ASSERT_EQ(got.size(), losses.count());
   for (std::size_t k = 0; k < got.size(); ++k) {
-    const double want = losses.dtype() == DType::kFloat64 ? losses.values<double>()[k]
-                                                          : static_cast<double>(losses.values<float>()[k]);
+    const double want = losses.dtype() == DType::kFloat64
+                            ? losses.values<double>()[k]
+                            : static_cast<double>(losses.values<float>()[k]);
     EXPECT_NEAR(got[k], want, 1e-4 * std::abs(want)) << "loss of step " << k;
   }
   expect_close(model.predict(x), expected.read("infer_after"), 1e-4, "inference after training");
@@ -76,7 +82,8 @@ TEST_P(KerasCase, FiveStepsAgree) {
   for (const std::string& name : after.names()) {
     const Tensor from = before.read(name), to = after.read(name);
     std::vector<float> change(from.count());
-    for (std::size_t i = 0; i < change.size(); ++i) change[i] = to.values<float>()[i] - from.values<float>()[i];
+    for (std::size_t i = 0; i < change.size(); ++i)
+      change[i] = to.values<float>()[i] - from.values<float>()[i];
     updates.push_back(largest(change));
     largest_update = std::max(largest_update, updates.back());
   }
@@ -93,7 +100,8 @@ TEST_P(KerasCase, FiveStepsAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KerasCase, ::testing::Values("seed_cnn", "resnet_tiny"),
+INSTANTIATE_TEST_SUITE_P(All, KerasCase,
+                         ::testing::Values("seed_cnn", "resnet_tiny", "mobile_tiny", "unet_tiny"),
                          [](const auto& each) { return std::string(each.param); });
 
 }  // namespace

@@ -37,13 +37,14 @@ std::array<std::int64_t, 5> parse_numbers(const std::string& text) {
 
 }  // namespace
 
-Dataset make_synthetic(const std::string& text, Split split) {
+Dataset make_synthetic(const std::string& text, Split split, SyntheticLabels labels) {
+  const bool masks = labels == SyntheticLabels::kMask;
   const auto [height, width, channels, classes, count] = parse_numbers(text);
   const Shape shape{height, width, channels};
   const std::uint64_t offset = split == Split::kTrain ? 0 : std::uint64_t{1} << 40;
   return Dataset::range(static_cast<std::uint64_t>(count))
       .map(
-          [shape, classes = classes, offset](Sample& sample) {
+          [shape, classes = classes, offset, masks](Sample& sample) {
             const std::uint64_t index = sample.index() + offset;
             const Philox label_stream(1, Purpose::kTest, 0, 0, index);
             const auto label = static_cast<std::int32_t>(label_stream.word(0) %
@@ -61,9 +62,18 @@ Dataset make_synthetic(const std::string& text, Split split) {
                                    static_cast<float>(q[lane] >> 8) * 0x1p-25f;
               }
             }
-            sample[1].assign_scalar<std::int32_t>(label);
+            if (!masks) return sample[1].assign_scalar<std::int32_t>(label);
+            const auto pixels = static_cast<std::size_t>(shape[0] * shape[1]);
+            const auto mask = sample[1].replace(DType::kInt32, Dims(Shape{shape[0], shape[1]}));
+            auto* marks = reinterpret_cast<std::int32_t*>(mask.bytes.data());
+            for (std::size_t i = 0; i < pixels; ++i) {
+              const float brightness = values[i * static_cast<std::size_t>(shape[2])];
+              marks[i] = static_cast<std::int32_t>(
+                  brightness * static_cast<float>(std::max<std::int64_t>(classes, 2)));
+            }
           },
-          MapOptions{.num_parallel_calls = AUTOTUNE, .name = "synthetic:" + text});
+          MapOptions{.num_parallel_calls = AUTOTUNE,
+                     .name = (masks ? "synthetic-masks:" : "synthetic:") + text});
 }
 
 }  // namespace surefit::data

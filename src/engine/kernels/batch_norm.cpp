@@ -99,7 +99,34 @@ void from_moving(std::int64_t channels, const float* moving_mean, const float* m
   }
 }
 
-template <bool Residual, bool Relu>
+// The fused activations. NaN passes, as in elementwise.cpp.
+struct NoActivation {
+  static constexpr bool kMasks = false;
+  static SUREFIT_INLINE V8 f(V8 x) { return x; }
+  static SUREFIT_INLINE V8 mask(V8, V8 dy) { return dy; }
+};
+struct Relu {
+  static constexpr bool kMasks = true;
+  static SUREFIT_INLINE V8 f(V8 x) { return relu(x); }
+  static SUREFIT_INLINE V8 mask(V8 y, V8 dy) { return y <= 0.0f ? V8{} : dy; }
+};
+struct Relu6 {
+  static constexpr bool kMasks = true;
+  static SUREFIT_INLINE V8 f(V8 x) {
+    const V8 y = relu(x);
+    return y >= 6.0f ? splat(6.0f) : y;
+  }
+  static SUREFIT_INLINE V8 mask(V8 y, V8 dy) { return (y <= 0.0f) | (y >= 6.0f) ? V8{} : dy; }
+};
+
+template <class F>
+SUREFIT_INLINE void with_activation(Activation kind, F f) {
+  if (kind == Activation::kRelu6) return f(Relu6{});
+  if (kind == Activation::kRelu) return f(Relu{});
+  f(NoActivation{});
+}
+
+template <bool Residual, class Act>
 void apply_planes(const BatchNormApplyArgs& a) {
   for_planes(a, [&](std::int64_t n, std::int64_t b) {
     const V8 mean = load(a.mean + b * kBlock);
@@ -112,23 +139,22 @@ void apply_planes(const BatchNormApplyArgs& a) {
     for (std::int64_t i = 0; i < a.pixels * kBlock; i += kBlock) {
       V8 v = (load(x + i) - mean) * scale + beta;
       if (Residual) v += load(r + i);
-      store(y + i, Relu ? relu(v) : v);
+      store(y + i, Act::f(v));
     }
   });
 }
 
 void apply(const BatchNormApplyArgs& a) {
-  if (a.residual != nullptr) {
-    a.relu ? apply_planes<true, true>(a) : apply_planes<true, false>(a);
-  } else {
-    a.relu ? apply_planes<false, true>(a) : apply_planes<false, false>(a);
-  }
+  with_activation(a.activation, [&](auto act) {
+    using Act = decltype(act);
+    a.residual != nullptr ? apply_planes<true, Act>(a) : apply_planes<false, Act>(a);
+  });
 }
 
-template <bool Relu>
+template <class Act>
 SUREFIT_INLINE V8 masked(const float* dy, const float* y, std::int64_t i) {
   const V8 d = load(dy + i);
-  return Relu ? (load(y + i) <= 0.0f ? V8{} : d) : d;
+  return Act::kMasks ? Act::mask(load(y + i), d) : d;
 }
 
 // dgamma as sum of dy (x - mean) in double; inv_std is applied once at the end.
@@ -140,7 +166,7 @@ SUREFIT_INLINE void add_gradient(Sums& s, V8 dy, V8 x, D4 mean_low, D4 mean_high
   s.second[1] += high * (high_double(x) - mean_high);
 }
 
-template <bool Relu>
+template <class Act>
 void backward_stats_planes(const BatchNormBackwardStatsArgs& a) {
   const std::int64_t c8 = padded(a.channels);
   for_planes(a, [&](std::int64_t n, std::int64_t b) {
@@ -149,15 +175,15 @@ void backward_stats_planes(const BatchNormBackwardStatsArgs& a) {
     const std::int64_t plane = b * a.pixels * kBlock;
     const float* x = a.src + n * a.src_stride + plane;
     const float* dy = a.diff_dst + n * a.diff_dst_stride + plane;
-    const float* y = Relu ? a.relu_dst + n * a.relu_dst_stride + plane : nullptr;
+    const float* y = Act::kMasks ? a.dst + n * a.dst_stride + plane : nullptr;
     Sums even, odd;
     std::int64_t i = 0;
     const std::int64_t end = a.pixels * kBlock;
     for (; i + 2 * kBlock <= end; i += 2 * kBlock) {
-      add_gradient(even, masked<Relu>(dy, y, i), load(x + i), mean_low, mean_high);
-      add_gradient(odd, masked<Relu>(dy, y, i + kBlock), load(x + i + kBlock), mean_low, mean_high);
+      add_gradient(even, masked<Act>(dy, y, i), load(x + i), mean_low, mean_high);
+      add_gradient(odd, masked<Act>(dy, y, i + kBlock), load(x + i + kBlock), mean_low, mean_high);
     }
-    if (i < end) add_gradient(even, masked<Relu>(dy, y, i), load(x + i), mean_low, mean_high);
+    if (i < end) add_gradient(even, masked<Act>(dy, y, i), load(x + i), mean_low, mean_high);
     even.add(odd);
     even.second[0] *= low_double(inv_std);
     even.second[1] *= high_double(inv_std);
@@ -167,7 +193,7 @@ void backward_stats_planes(const BatchNormBackwardStatsArgs& a) {
 }
 
 void backward_stats(const BatchNormBackwardStatsArgs& a) {
-  a.relu_dst != nullptr ? backward_stats_planes<true>(a) : backward_stats_planes<false>(a);
+  with_activation(a.activation, [&](auto act) { backward_stats_planes<decltype(act)>(a); });
 }
 
 void backward_combine(const BatchNormBackwardCombineArgs& a) {
@@ -188,7 +214,7 @@ void backward_combine(const BatchNormBackwardCombineArgs& a) {
   }
 }
 
-template <bool Relu, bool Batch>
+template <class Act, bool Batch>
 void backward_apply_planes(const BatchNormBackwardApplyArgs& a) {
   for_planes(a, [&](std::int64_t n, std::int64_t b) {
     const V8 mean = load(a.mean + b * kBlock), inv_std = load(a.inv_std + b * kBlock);
@@ -198,12 +224,12 @@ void backward_apply_planes(const BatchNormBackwardApplyArgs& a) {
     const std::int64_t plane = b * a.pixels * kBlock;
     const float* x = Batch ? a.src + n * a.src_stride + plane : nullptr;
     const float* dy = a.diff_dst + n * a.diff_dst_stride + plane;
-    const float* y = Relu ? a.relu_dst + n * a.relu_dst_stride + plane : nullptr;
+    const float* y = Act::kMasks ? a.dst + n * a.dst_stride + plane : nullptr;
     float* dx = a.diff_src + n * a.diff_src_stride + plane;
     float* residual =
         a.diff_residual != nullptr ? a.diff_residual + n * a.diff_residual_stride + plane : nullptr;
     for (std::int64_t i = 0; i < a.pixels * kBlock; i += kBlock) {
-      const V8 d = masked<Relu>(dy, y, i);
+      const V8 d = masked<Act>(dy, y, i);
       const V8 centred = Batch ? (d - mean_dy) - (load(x + i) - mean) * slope : d;
       if (residual != nullptr) store(residual + i, d);
       store(dx + i, centred * scale);
@@ -212,12 +238,11 @@ void backward_apply_planes(const BatchNormBackwardApplyArgs& a) {
 }
 
 void backward_apply(const BatchNormBackwardApplyArgs& a) {
-  const bool batch = a.mean_dy != nullptr;
-  if (a.relu_dst != nullptr) {
-    batch ? backward_apply_planes<true, true>(a) : backward_apply_planes<true, false>(a);
-  } else {
-    batch ? backward_apply_planes<false, true>(a) : backward_apply_planes<false, false>(a);
-  }
+  with_activation(a.activation, [&](auto act) {
+    using Act = decltype(act);
+    a.mean_dy != nullptr ? backward_apply_planes<Act, true>(a)
+                         : backward_apply_planes<Act, false>(a);
+  });
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 
 #include <cstdint>
 
+#include "engine/kernels/elementwise.hpp"
+
 namespace surefit::kernels {
 
 // Partial sums of sample n: partials + n * 2 * C8 doubles: [sum of C8][sum of squares of C8].
@@ -45,10 +47,10 @@ struct BatchNormApplyArgs {
   const float* inv_std = nullptr;   // [C8]
   const float* gamma = nullptr;     // [C], null: 1
   const float* beta = nullptr;      // [C], null: 0
-  const float* residual = nullptr;  // added before relu; null: none
+  const float* residual = nullptr;  // added before the activation; null: none
   std::int64_t residual_stride = 0;
-  bool relu = false;
-  float* dst = nullptr;  // may be src or residual
+  Activation activation = Activation::kLinear;  // or kRelu, kRelu6
+  float* dst = nullptr;                         // may be src or residual
   std::int64_t dst_stride = 0;
   std::int64_t sample_begin = 0, sample_end = 0;
   std::int64_t block_begin = 0, block_end = 0;
@@ -61,8 +63,9 @@ struct BatchNormBackwardStatsArgs {
   std::int64_t src_stride = 0;
   const float* diff_dst = nullptr;
   std::int64_t diff_dst_stride = 0;
-  const float* relu_dst = nullptr;  // y of a fused relu: gradient counts where y > 0; null: no relu
-  std::int64_t relu_dst_stride = 0;
+  Activation activation = Activation::kLinear;  // as in the forward pass
+  const float* dst = nullptr;  // y behind a fused relu: the gradient counts where that is not cut
+  std::int64_t dst_stride = 0;
   const float* mean = nullptr;
   const float* inv_std = nullptr;
   double* partials = nullptr;
@@ -85,8 +88,9 @@ struct BatchNormBackwardApplyArgs {
   std::int64_t src_stride = 0;
   const float* diff_dst = nullptr;
   std::int64_t diff_dst_stride = 0;
-  const float* relu_dst = nullptr;
-  std::int64_t relu_dst_stride = 0;
+  Activation activation = Activation::kLinear;
+  const float* dst = nullptr;
+  std::int64_t dst_stride = 0;
   const float* mean = nullptr;
   const float* inv_std = nullptr;
   const float* gamma = nullptr;  // [C], null: 1

@@ -120,33 +120,35 @@ void copy_channels(const ChannelCopyArgs& a) {
 }
 
 template <class Args, class F>
-SUREFIT_INLINE void for_planes(const Args& a, std::int64_t src_pixels, std::int64_t dst_pixels,
-                               F f) {
+SUREFIT_INLINE void for_planes(const Args& a, std::int64_t src_pixels, std::int64_t dst_pixels, F f,
+                               std::int64_t lanes = kBlock) {
   for (std::int64_t n = a.sample_begin; n < a.sample_end; ++n)
     for (std::int64_t b = a.block_begin; b < a.block_end; ++b)
-      f(a.src + n * a.src_stride + b * src_pixels * kBlock,
-        a.dst + n * a.dst_stride + b * dst_pixels * kBlock);
+      f(a.src + n * a.src_stride + b * src_pixels * lanes,
+        a.dst + n * a.dst_stride + b * dst_pixels * lanes);
 }
 
 void place(const PlaceArgs& a) {
   const std::int64_t left = a.left > 0 ? (a.left < a.dst_width ? a.left : a.dst_width) : 0;
   std::int64_t right = a.src_width + a.left < a.dst_width ? a.src_width + a.left : a.dst_width;
   if (right < left) right = left;
-  for_planes(a, a.src_height * a.src_width, a.dst_height * a.dst_width,
-             [&](const float* src, float* dst) {
-               for (std::int64_t y = 0; y < a.dst_height; ++y) {
-                 float* row = dst + y * a.dst_width * kBlock;
-                 const std::int64_t sy = y - a.top;
-                 if (sy < 0 || sy >= a.src_height) {
-                   zero_floats(row, a.dst_width * kBlock);
-                   continue;
-                 }
-                 zero_floats(row, left * kBlock);
-                 copy_floats(row + left * kBlock, src + (sy * a.src_width + left - a.left) * kBlock,
-                             (right - left) * kBlock);
-                 zero_floats(row + right * kBlock, (a.dst_width - right) * kBlock);
-               }
-             });
+  for_planes(
+      a, a.src_height * a.src_width, a.dst_height * a.dst_width,
+      [&](const float* src, float* dst) {
+        for (std::int64_t y = 0; y < a.dst_height; ++y) {
+          float* row = dst + y * a.dst_width * a.lanes;
+          const std::int64_t sy = y - a.top;
+          if (sy < 0 || sy >= a.src_height) {
+            zero_floats(row, a.dst_width * a.lanes);
+            continue;
+          }
+          zero_floats(row, left * a.lanes);
+          copy_floats(row + left * a.lanes, src + (sy * a.src_width + left - a.left) * a.lanes,
+                      (right - left) * a.lanes);
+          zero_floats(row + right * a.lanes, (a.dst_width - right) * a.lanes);
+        }
+      },
+      a.lanes);
 }
 
 void upsample_nearest(const UpsampleArgs& a) {

@@ -46,6 +46,7 @@ struct ChannelCopyArgs {
 struct PlaceArgs {
   std::int64_t src_height = 0, src_width = 0, dst_height = 0, dst_width = 0;
   std::int64_t top = 0, left = 0;
+  std::int64_t lanes = 8;  // of a pixel; a plain picture is one block of all its channels
   const float* src = nullptr;
   std::int64_t src_stride = 0;
   float* dst = nullptr;

@@ -6,7 +6,9 @@ namespace {
 
 class ActivationImpl final : public LayerImpl {
  public:
-  explicit ActivationImpl(const Activation& spec) : spec_(spec) { check_activation(spec.activation); }
+  explicit ActivationImpl(const Activation& spec) : spec_(spec) {
+    check_activation(spec.activation);
+  }
   Shape infer(std::span<const Shape> inputs) const override {
     if (inputs.size() != 1 || inputs[0].rank() == 0) throw ConfigError("expected one input");
     return inputs[0];
@@ -21,6 +23,8 @@ class ActivationImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const Activation& spec) { return std::make_shared<ActivationImpl>(spec); }
+LayerPtr make_layer(const Activation& spec) {
+  return std::make_shared<ActivationImpl>(spec);
+}
 
 }  // namespace surefit

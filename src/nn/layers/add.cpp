@@ -9,10 +9,12 @@ namespace {
 class AddImpl final : public LayerImpl {
  public:
   Shape infer(std::span<const Shape> inputs) const override {
-    if (inputs.size() < 2) throw ConfigError(fmt::format("expected two inputs or more; got {}", inputs.size()));
+    if (inputs.size() < 2)
+      throw ConfigError(fmt::format("expected two inputs or more; got {}", inputs.size()));
     for (const Shape& shape : inputs) {
       if (shape != inputs[0]) {
-        throw ConfigError(fmt::format("inputs differ in shape: {} and {}", inputs[0].to_string(), shape.to_string()));
+        throw ConfigError(fmt::format("inputs differ in shape: {} and {}", inputs[0].to_string(),
+                                      shape.to_string()));
       }
     }
     return inputs[0];
@@ -24,6 +26,8 @@ class AddImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const Add&) { return std::make_shared<AddImpl>(); }
+LayerPtr make_layer(const Add&) {
+  return std::make_shared<AddImpl>();
+}
 
 }  // namespace surefit

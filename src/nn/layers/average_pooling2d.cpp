@@ -14,7 +14,8 @@ class AveragePooling2DImpl final : public LayerImpl {
     return Shape{s.out_height, s.out_width, inputs[0][2]};
   }
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
-    return builder.emit1(make_average_pool_op(pool_shape(builder.type(inputs[0]).shape, spec_)), {inputs[0]});
+    return builder.emit1(make_average_pool_op(pool_shape(builder.type(inputs[0]).shape, spec_)),
+                         {inputs[0]});
   }
 
  private:
@@ -23,6 +24,8 @@ class AveragePooling2DImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const AveragePooling2D& spec) { return std::make_shared<AveragePooling2DImpl>(spec); }
+LayerPtr make_layer(const AveragePooling2D& spec) {
+  return std::make_shared<AveragePooling2DImpl>(spec);
+}
 
 }  // namespace surefit

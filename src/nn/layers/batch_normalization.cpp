@@ -10,7 +10,8 @@ class BatchNormalizationImpl final : public LayerImpl {
  public:
   explicit BatchNormalizationImpl(const BatchNormalization& spec) : spec_(spec) {
     if (spec.epsilon <= 0) throw ConfigError("[BatchNormalization] epsilon must be positive");
-    if (spec.momentum < 0 || spec.momentum > 1) throw ConfigError("[BatchNormalization] momentum must be in [0, 1]");
+    if (spec.momentum < 0 || spec.momentum > 1)
+      throw ConfigError("[BatchNormalization] momentum must be in [0, 1]");
     require_absent("beta_regularizer", spec.beta_regularizer);
     require_absent("gamma_regularizer", spec.gamma_regularizer);
     require_absent("beta_constraint", spec.beta_constraint);
@@ -23,7 +24,8 @@ class BatchNormalizationImpl final : public LayerImpl {
     }
     const int last = static_cast<int>(inputs[0].rank());  // axes count the batch, as in Keras
     if (spec_.axis != -1 && spec_.axis != last) {
-      throw ConfigError(fmt::format("axis; expected the channels, -1 or {}; got {}", last, spec_.axis));
+      throw ConfigError(
+          fmt::format("axis; expected the channels, -1 or {}; got {}", last, spec_.axis));
     }
     return inputs[0];
   }
@@ -34,14 +36,17 @@ class BatchNormalizationImpl final : public LayerImpl {
     const Shape shape = builder.type(picture).shape;
     const std::int64_t channels = shape[2], pixels = shape[0] * shape[1];
     const auto parameter = [&](const char* name, const Object& initializer, bool trainable) {
-      return builder.parameter(
-          {.name = name, .shape = Shape{channels}, .initializer = initializer, .trainable = trainable});
+      return builder.parameter({.name = name,
+                                .shape = Shape{channels},
+                                .initializer = initializer,
+                                .trainable = trainable});
     };
     std::vector<ValueId> affine;
     if (spec_.scale) affine.push_back(parameter("gamma", spec_.gamma_initializer, true));
     if (spec_.center) affine.push_back(parameter("beta", spec_.beta_initializer, true));
     const ValueId moving_mean = parameter("moving_mean", spec_.moving_mean_initializer, false);
-    const ValueId moving_variance = parameter("moving_variance", spec_.moving_variance_initializer, false);
+    const ValueId moving_variance =
+        parameter("moving_variance", spec_.moving_variance_initializer, false);
 
     // A frozen layer normalises by its running statistics, as in Keras.
     const bool batch = builder.training() && builder.trainable();
@@ -50,14 +55,17 @@ class BatchNormalizationImpl final : public LayerImpl {
       const ValueId partials = builder.emit1(make_bn_partials_op(), {picture});
       const ValueId sum = builder.emit1(make_bn_sum_op(), {partials});
       statistics = builder.emit(make_bn_statistics_op(channels, pixels, spec_.epsilon), {sum});
-      builder.update(make_bn_update_op(channels, pixels, spec_.momentum), {moving_mean, moving_variance, sum});
+      builder.update(make_bn_update_op(channels, pixels, spec_.momentum),
+                     {moving_mean, moving_variance, sum});
     } else {
-      statistics = builder.emit(make_bn_moving_op(channels, spec_.epsilon), {moving_mean, moving_variance});
+      statistics =
+          builder.emit(make_bn_moving_op(channels, spec_.epsilon), {moving_mean, moving_variance});
     }
     std::vector<ValueId> operands = {picture, statistics[0], statistics[1]};
     operands.insert(operands.end(), affine.begin(), affine.end());
     const ValueId y = builder.emit1(
-        make_bn_apply_op({.scale = spec_.scale, .center = spec_.center, .batch_statistics = batch}), operands);
+        make_bn_apply_op({.scale = spec_.scale, .center = spec_.center, .batch_statistics = batch}),
+        operands);
     return row ? as_row(builder, y) : y;
   }
 
@@ -67,6 +75,8 @@ class BatchNormalizationImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const BatchNormalization& spec) { return std::make_shared<BatchNormalizationImpl>(spec); }
+LayerPtr make_layer(const BatchNormalization& spec) {
+  return std::make_shared<BatchNormalizationImpl>(spec);
+}
 
 }  // namespace surefit

@@ -7,13 +7,22 @@
 
 namespace surefit {
 
-void check_activation(const std::string& name) { activation_by_name(name); }
+void check_activation(const std::string& name) {
+  activation_by_name(name);
+}
 
 ValueId emit_activation(LayerBuilder& builder, const std::string& name, ValueId input) {
   const std::optional<ActivationSpec> spec = activation_by_name(name);
   if (!spec) return builder.emit1(std::make_shared<SoftmaxOp>(), {input});
   if (spec->kind == kernels::Activation::kLinear) return input;
   return builder.emit1(std::make_shared<ActivationOp>(*spec), {input});
+}
+
+void check_sides(std::string_view where, const Sides& sides) {
+  for (const int side : {sides.top, sides.bottom, sides.left, sides.right}) {
+    if (side >= 0 && side <= 1 << 20) continue;
+    throw ConfigError(fmt::format("{}; expected 0 or more at every side; got {}", where, side));
+  }
 }
 
 void require_channels_last(const std::string& data_format) {
@@ -23,7 +32,9 @@ void require_channels_last(const std::string& data_format) {
 }
 
 void require_absent(std::string_view field, const std::optional<Object>& value) {
-  if (value) throw ConfigError(fmt::format("{} '{}' is not supported yet; remove it", field, value->class_name));
+  if (value)
+    throw ConfigError(
+        fmt::format("{} '{}' is not supported yet; remove it", field, value->class_name));
 }
 
 ValueId as_picture(LayerBuilder& builder, ValueId input) {

@@ -14,6 +14,9 @@ void check_activation(const std::string& name);
 // Emits the activation by its Keras name; "linear" emits nothing.
 ValueId emit_activation(LayerBuilder& builder, const std::string& name, ValueId input);
 
+// Padding and cropping: not negative, not absurd.
+void check_sides(std::string_view where, const Sides& sides);
+
 void require_channels_last(const std::string& data_format);
 // Regularizers and constraints that are not there yet are refused, never ignored.
 void require_absent(std::string_view field, const std::optional<Object>& value);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "nn/ops/dense.hpp"
+
 #include "base/check.hpp"
 #include "nn/layers/common.hpp"
-#include "nn/ops/dense.hpp"
 
 namespace surefit {
 namespace {
@@ -9,7 +10,8 @@ namespace {
 class DenseImpl final : public LayerImpl {
  public:
   explicit DenseImpl(const Dense& spec) : spec_(spec) {
-    if (spec.units < 1) throw ConfigError(fmt::format("[Dense] units; expected at least 1; got {}", spec.units));
+    if (spec.units < 1)
+      throw ConfigError(fmt::format("[Dense] units; expected at least 1; got {}", spec.units));
     check_activation(spec.activation);
     require_absent("kernel_regularizer", spec.kernel_regularizer);
     require_absent("bias_regularizer", spec.bias_regularizer);
@@ -26,16 +28,18 @@ class DenseImpl final : public LayerImpl {
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
     const ValueType input = builder.type(inputs[0]);
     std::vector<ValueId> operands = {inputs[0]};
-    operands.push_back(builder.parameter({.name = "kernel",
-                                          .shape = Shape{static_cast<std::int64_t>(input.shape.count()), spec_.units},
-                                          .initializer = spec_.kernel_initializer,
-                                          .packing = dense_kernel_packing(input, spec_.units)}));
+    operands.push_back(builder.parameter(
+        {.name = "kernel",
+         .shape = Shape{static_cast<std::int64_t>(input.shape.count()), spec_.units},
+         .initializer = spec_.kernel_initializer,
+         .packing = dense_kernel_packing(input, spec_.units)}));
     if (spec_.use_bias) {
-      operands.push_back(
-          builder.parameter({.name = "bias", .shape = Shape{spec_.units}, .initializer = spec_.bias_initializer}));
+      operands.push_back(builder.parameter(
+          {.name = "bias", .shape = Shape{spec_.units}, .initializer = spec_.bias_initializer}));
     }
-    return emit_activation(builder, spec_.activation,
-                           builder.emit1(make_dense_op(spec_.units, spec_.use_bias), std::move(operands)));
+    return emit_activation(
+        builder, spec_.activation,
+        builder.emit1(make_dense_op(spec_.units, spec_.use_bias), std::move(operands)));
   }
 
  private:
@@ -44,6 +48,8 @@ class DenseImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const Dense& spec) { return std::make_shared<DenseImpl>(spec); }
+LayerPtr make_layer(const Dense& spec) {
+  return std::make_shared<DenseImpl>(spec);
+}
 
 }  // namespace surefit

@@ -19,6 +19,8 @@ class FlattenImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const Flatten& spec) { return std::make_shared<FlattenImpl>(spec); }
+LayerPtr make_layer(const Flatten& spec) {
+  return std::make_shared<FlattenImpl>(spec);
+}
 
 }  // namespace surefit

@@ -25,6 +25,8 @@ class GlobalAveragePooling2DImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const GlobalAveragePooling2D& spec) { return std::make_shared<GlobalAveragePooling2DImpl>(spec); }
+LayerPtr make_layer(const GlobalAveragePooling2D& spec) {
+  return std::make_shared<GlobalAveragePooling2DImpl>(spec);
+}
 
 }  // namespace surefit

@@ -10,7 +10,8 @@ class InputImpl final : public LayerImpl {
   explicit InputImpl(const InputLayer& spec) : shape_(std::vector<std::int64_t>(spec.shape)) {
     for (const std::int64_t extent : shape_.dims()) {
       if (extent < 1) {
-        throw ConfigError(fmt::format("[InputLayer] shape must be fixed and positive; got {}", shape_.to_string()));
+        throw ConfigError(fmt::format("[InputLayer] shape must be fixed and positive; got {}",
+                                      shape_.to_string()));
       }
     }
   }
@@ -28,6 +29,8 @@ class InputImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const InputLayer& spec) { return std::make_shared<InputImpl>(spec); }
+LayerPtr make_layer(const InputLayer& spec) {
+  return std::make_shared<InputImpl>(spec);
+}
 
 }  // namespace surefit

@@ -14,8 +14,10 @@ class MaxPooling2DImpl final : public LayerImpl {
     return Shape{s.out_height, s.out_width, inputs[0][2]};
   }
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
-    const auto outputs = builder.emit(std::make_shared<MaxPoolOp>(pool_shape(builder.type(inputs[0]).shape, spec_), builder.training()),
-                                      {inputs[0]});
+    const auto outputs =
+        builder.emit(std::make_shared<MaxPoolOp>(pool_shape(builder.type(inputs[0]).shape, spec_),
+                                                 builder.training()),
+                     {inputs[0]});
     return outputs[0];
   }
 
@@ -25,6 +27,8 @@ class MaxPooling2DImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const MaxPooling2D& spec) { return std::make_shared<MaxPooling2DImpl>(spec); }
+LayerPtr make_layer(const MaxPooling2D& spec) {
+  return std::make_shared<MaxPooling2DImpl>(spec);
+}
 
 }  // namespace surefit

@@ -14,8 +14,8 @@ void check_pooling(const Spec& spec) {
   require_channels_last(spec.data_format);
   const auto fits = [](int extent) { return extent >= 1 && extent <= kernels::kPoolWindowMax; };
   if (!fits(spec.pool_size.h) || !fits(spec.pool_size.w)) {
-    throw ConfigError(fmt::format("[{}] pool_size; expected 1 to {}; got {}x{}", Spec::kClass, kernels::kPoolWindowMax,
-                                  spec.pool_size.h, spec.pool_size.w));
+    throw ConfigError(fmt::format("[{}] pool_size; expected 1 to {}; got {}x{}", Spec::kClass,
+                                  kernels::kPoolWindowMax, spec.pool_size.h, spec.pool_size.w));
   }
 }
 

@@ -8,14 +8,17 @@ namespace {
 
 ActivationSpec kernel_of(const ReLU& spec) {
   using kernels::Activation;
-  if (spec.threshold != 0) throw ConfigError("[ReLU] a threshold other than 0 is not supported yet");
+  if (spec.threshold != 0)
+    throw ConfigError("[ReLU] a threshold other than 0 is not supported yet");
   if (spec.negative_slope < 0) throw ConfigError("[ReLU] negative_slope must not be negative");
   if (!spec.max_value) {
-    return spec.negative_slope == 0 ? ActivationSpec{Activation::kRelu}
-                                    : ActivationSpec{Activation::kLeakyRelu, static_cast<float>(spec.negative_slope)};
+    return spec.negative_slope == 0
+               ? ActivationSpec{Activation::kRelu}
+               : ActivationSpec{Activation::kLeakyRelu, static_cast<float>(spec.negative_slope)};
   }
   if (*spec.max_value != 6 || spec.negative_slope != 0) {
-    throw ConfigError(fmt::format("[ReLU] max_value; expected none or 6 without a slope; got {}", *spec.max_value));
+    throw ConfigError(fmt::format("[ReLU] max_value; expected none or 6 without a slope; got {}",
+                                  *spec.max_value));
   }
   return {Activation::kRelu6};
 }
@@ -37,6 +40,8 @@ class ReLUImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const ReLU& spec) { return std::make_shared<ReLUImpl>(spec); }
+LayerPtr make_layer(const ReLU& spec) {
+  return std::make_shared<ReLUImpl>(spec);
+}
 
 }  // namespace surefit

@@ -26,6 +26,8 @@ class SoftmaxImpl final : public LayerImpl {
 
 }  // namespace
 
-LayerPtr make_layer(const Softmax& spec) { return std::make_shared<SoftmaxImpl>(spec); }
+LayerPtr make_layer(const Softmax& spec) {
+  return std::make_shared<SoftmaxImpl>(spec);
+}
 
 }  // namespace surefit

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <optional>
 
 #include "surefit/losses.hpp"
@@ -10,19 +9,23 @@ namespace surefit {
 namespace {
 
 // Keras's short names.
-std::string long_name(const std::string& name) { return name == "mse" || name == "MSE" ? "mean_squared_error" : name; }
+std::string long_name(const std::string& name) {
+  return name == "mse" || name == "MSE" ? "mean_squared_error" : name;
+}
 
 template <typename... Specs>
 Loss make_from(TypeList<Specs...>, const std::string& given, const ConfigMap& config) {
   const std::string name = long_name(given);
   std::optional<Loss> loss;
   const auto attempt = [&]<typename Spec>(TypeList<Spec>) {
-    if (name == Spec::kName || name == Spec::kClass) loss.emplace(spec_from_config<Spec>(config, "loss"));
+    if (name == Spec::kName || name == Spec::kClass)
+      loss.emplace(spec_from_config<Spec>(config, "loss"));
   };
   (attempt(TypeList<Specs>{}), ...);
   if (!loss) {
     const std::vector<std::string_view> names = {Specs::kName...};
-    throw ConfigError(fmt::format("[loss] unknown loss '{}'; expected one of: {}", given, fmt::join(names, ", ")));
+    throw ConfigError(fmt::format("[loss] unknown loss '{}'; expected one of: {}", given,
+                                  fmt::join(names, ", ")));
   }
   return *loss;
 }

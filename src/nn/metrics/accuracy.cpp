@@ -31,12 +31,27 @@ class AccuracyOp final : public Op {
     traits.flops_per_sample = static_cast<double>(inputs[0].stored_count());
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
-    return make_kernel("own", [classes = inputs[0].shape[0], sparse = sparse_](const Task& task) {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
+    const std::int64_t classes = inputs[0].shape[inputs[0].shape.rank() - 1];
+    const std::int64_t rows = static_cast<std::int64_t>(inputs[0].stored_count()) / classes;
+    return make_kernel("own", [classes, rows, sparse = sparse_](const Task& task) {
       for (std::int64_t n = task.begin; n < task.end; ++n) {
-        const std::int64_t label =
-            sparse ? *task.inputs[1].at<std::int32_t>(n) : argmax(task.inputs[1].at(n), classes);
-        *task.outputs[0].at(n) = argmax(task.inputs[0].at(n), classes) == label ? 1.0f : 0.0f;
+        std::int64_t right = 0;
+        for (std::int64_t row = 0; row < rows; ++row) {
+          const float* scores = task.inputs[0].at(n) + row * classes;
+          if (classes == 1) {  // one probability: above a half means 1
+            const bool label = sparse ? task.inputs[1].at<std::int32_t>(n)[row] != 0
+                                      : task.inputs[1].at(n)[row] > 0.5f;
+            right += (scores[0] > 0.5f) == label;
+            continue;
+          }
+          const std::int64_t label = sparse ? task.inputs[1].at<std::int32_t>(n)[row]
+                                            : argmax(task.inputs[1].at(n) + row * classes, classes);
+          right += argmax(scores, classes) == label;
+        }
+        *task.outputs[0].at(n) =
+            static_cast<float>(static_cast<double>(right) / static_cast<double>(rows));
       }
     });
   }
@@ -47,8 +62,9 @@ class AccuracyOp final : public Op {
 
 class AccuracyMetric final : public MetricImpl {
  public:
-  ValueId build(Graph& graph, ValueId prediction, ValueId labels, const LabelSpec& spec) const override {
-    if (graph.value(prediction).type.shape.rank() != 1) {
+  ValueId build(Graph& graph, ValueId prediction, ValueId labels,
+                const LabelSpec& spec) const override {
+    if (graph.value(prediction).type.shape.rank() == 0) {
       throw ConfigError("[accuracy] needs one score per class");
     }
     // Softmax does not change which score is the largest; reading its input lets it go unused.
@@ -57,19 +73,23 @@ class AccuracyMetric final : public MetricImpl {
         dynamic_cast<const SoftmaxOp*>(graph.node(producer).op.get()) != nullptr) {
       prediction = graph.node(producer).inputs[0];
     }
-    return graph.add1(std::make_shared<AccuracyOp>(spec.dtype == DType::kInt32), {prediction, labels}, "accuracy",
-                      Phase::kForward);
+    return graph.add1(std::make_shared<AccuracyOp>(spec.dtype == DType::kInt32),
+                      {prediction, labels}, "accuracy", Phase::kForward);
   }
   std::size_t state_size() const override { return 2; }
   void update(std::span<double> state, std::span<const float> sample) const override {
     state[0] += static_cast<double>(sample[0]);
     state[1] += 1;
   }
-  double result(std::span<const double> state) const override { return state[1] > 0 ? state[0] / state[1] : 0; }
+  double result(std::span<const double> state) const override {
+    return state[1] > 0 ? state[0] / state[1] : 0;
+  }
 };
 
 }  // namespace
 
-MetricPtr make_metric(const Accuracy&) { return std::make_shared<AccuracyMetric>(); }
+MetricPtr make_metric(const Accuracy&) {
+  return std::make_shared<AccuracyMetric>();
+}
 
 }  // namespace surefit

@@ -7,7 +7,8 @@ namespace surefit {
 
 Metric::Metric(const std::string& name) : name_(name) {
   if (name != "accuracy" && name != "acc") {
-    throw ConfigError(fmt::format("[metrics] unknown metric '{}'; expected one of: accuracy", name));
+    throw ConfigError(
+        fmt::format("[metrics] unknown metric '{}'; expected one of: accuracy", name));
   }
   impl_ = make_metric(Accuracy{});
 }

@@ -4,53 +4,26 @@
 #include <cstring>
 
 #include "base/check.hpp"
-#include "engine/kernels/table.hpp"
 #include "graph/autodiff.hpp"
 #include "nn/ops/activation.hpp"
-#include "nn/ops/kernel.hpp"
+#include "nn/ops/batch_norm_parts.hpp"
 
 namespace surefit {
 namespace {
-
-std::int64_t pixels_of(const ValueType& type) { return type.picture[0] * type.picture[1]; }
-std::int64_t channels_of(const ValueType& type) { return type.picture[2]; }
-int blocks_of(const ValueType& type) {
-  return static_cast<int>(round_up(channels_of(type), kChannelBlock) / kChannelBlock);
-}
-
-ValueType vector_type(std::int64_t count, DType dtype, bool batched) {
-  ValueType type;
-  type.shape = Shape{count};
-  type.dtype = dtype;
-  type.batched = batched;
-  return type;
-}
-ValueType padded_vector(std::int64_t channels) {
-  return vector_type(round_up(channels, kChannelBlock), DType::kFloat32, false);
-}
-ValueType partials_type(const ValueType& picture) {
-  return vector_type(2 * round_up(channels_of(picture), kChannelBlock), DType::kFloat64, true);
-}
-
-OpTraits pass_traits(const ValueType& picture, double flops_per_element) {
-  OpTraits traits;
-  traits.flops_per_sample = static_cast<double>(picture.stored_count()) * flops_per_element;
-  return traits;
-}
 
 class BnPartialsOp final : public Op {
  public:
   std::string_view kind() const override { return "batch_norm_partials"; }
   Layout preferred_layout(std::size_t, const ValueType&) const override { return Layout::kBlocked; }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {partials_type(inputs[0])}; }
-  OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
-    return pass_traits(inputs[0], 3);
+  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
+    return {partials_type(inputs[0])};
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
-    kernels::BatchNormStatsArgs args;
-    args.channels = channels_of(inputs[0]);
-    args.pixels = pixels_of(inputs[0]);
-    args.block_end = blocks_of(inputs[0]);
+  OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
+    return bn_pass_traits(inputs[0], 3);
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
+    auto args = bn_args<kernels::BatchNormStatsArgs>(inputs[0]);
     return make_kernel("own", [args](const Task& task) {
       kernels::BatchNormStatsArgs own = args;
       own.src = task.inputs[0].at(task.begin);
@@ -78,7 +51,8 @@ class BnSumOp final : public Op {
     traits.flops_per_sample = static_cast<double>(inputs[0].stored_count());
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     const std::size_t count = inputs[0].stored_count();
     return make_kernel("own", [count](const Task& task) {
       double* sum = task.outputs[0].at<double>();
@@ -104,7 +78,8 @@ class BnStatisticsOp final : public Op {
     traits.role = BatchRole::kBatchFree;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormCombineArgs args;
     args.channels = channels_;
     args.samples = 1;  // the sum over samples is already one
@@ -135,10 +110,12 @@ class BnUpdateOp final : public Op {
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
     traits.role = BatchRole::kBatchFree;
-    traits.thread_scratch_bytes = 2 * static_cast<std::size_t>(round_up(channels_, kChannelBlock)) * sizeof(float);
+    traits.thread_scratch_bytes =
+        2 * static_cast<std::size_t>(round_up(channels_, kChannelBlock)) * sizeof(float);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     kernels::BatchNormCombineArgs args;
     args.channels = channels_;
     args.samples = 1;
@@ -162,7 +139,8 @@ class BnUpdateOp final : public Op {
 
 class BnMovingOp final : public Op {
  public:
-  BnMovingOp(std::int64_t channels, double epsilon) : channels_(channels), epsilon_(static_cast<float>(epsilon)) {}
+  BnMovingOp(std::int64_t channels, double epsilon)
+      : channels_(channels), epsilon_(static_cast<float>(epsilon)) {}
   std::string_view kind() const override { return "batch_norm_moving"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     return {padded_vector(channels_), padded_vector(channels_)};
@@ -172,10 +150,11 @@ class BnMovingOp final : public Op {
     traits.role = BatchRole::kBatchFree;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     return make_kernel("own", [channels = channels_, epsilon = epsilon_](const Task& task) {
-      kernels::table().batch_norm.from_moving(channels, task.inputs[0].at(), task.inputs[1].at(), epsilon,
-                                              task.outputs[0].at(), task.outputs[1].at());
+      kernels::table().batch_norm.from_moving(channels, task.inputs[0].at(), task.inputs[1].at(),
+                                              epsilon, task.outputs[0].at(), task.outputs[1].at());
     });
   }
   void gradient(GradientBuilder&) const override {}
@@ -185,153 +164,28 @@ class BnMovingOp final : public Op {
   float epsilon_;
 };
 
-// ---- backward. Inputs: (picture, gradient, mean, inverse deviation, [output for the relu mask], ...)
-
-class BnBackwardPartialsOp final : public Op {
- public:
-  explicit BnBackwardPartialsOp(bool relu) : relu_(relu) {}
-  std::string_view kind() const override { return "batch_norm_backward_partials"; }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {partials_type(inputs[0])}; }
-  OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
-    return pass_traits(inputs[0], 5);
-  }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
-    kernels::BatchNormBackwardStatsArgs args;
-    args.channels = channels_of(inputs[0]);
-    args.pixels = pixels_of(inputs[0]);
-    args.block_end = blocks_of(inputs[0]);
-    return make_kernel("own", [args, relu = relu_](const Task& task) {
-      kernels::BatchNormBackwardStatsArgs own = args;
-      own.src = task.inputs[0].at(task.begin);
-      own.src_stride = float_stride(task.inputs[0]);
-      own.diff_dst = task.inputs[1].at(task.begin);
-      own.diff_dst_stride = float_stride(task.inputs[1]);
-      own.mean = task.inputs[2].at();
-      own.inv_std = task.inputs[3].at();
-      if (relu) {
-        own.relu_dst = task.inputs[4].at(task.begin);
-        own.relu_dst_stride = float_stride(task.inputs[4]);
-      }
-      own.partials = task.outputs[0].at<double>(task.begin);
-      own.sample_end = task.end - task.begin;
-      kernels::table().batch_norm.backward_stats(own);
-    });
-  }
-
- private:
-  bool relu_;
-};
-
-// Sum -> means of dy and of dy xhat over the batch, and the gradients of gamma and beta.
-class BnBackwardStatisticsOp final : public Op {
- public:
-  BnBackwardStatisticsOp(std::int64_t channels, std::int64_t pixels) : channels_(channels), pixels_(pixels) {}
-  std::string_view kind() const override { return "batch_norm_backward_statistics"; }
-  std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    const ValueType plain = vector_type(channels_, DType::kFloat32, false);
-    return {padded_vector(channels_), padded_vector(channels_), plain, plain};
-  }
-  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
-    OpTraits traits;
-    traits.role = BatchRole::kBatchFree;
-    return traits;
-  }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
-    kernels::BatchNormBackwardCombineArgs args;
-    args.channels = channels_;
-    args.samples = 1;
-    return make_kernel("own", [args, pixels = pixels_](const Task& task) {
-      kernels::BatchNormBackwardCombineArgs own = args;
-      own.pixels = pixels * task.step->samples;
-      own.partials = task.inputs[0].at<double>();
-      own.mean_dy = task.outputs[0].at();
-      own.mean_dy_xhat = task.outputs[1].at();
-      own.diff_gamma = task.outputs[2].at();
-      own.diff_beta = task.outputs[3].at();
-      kernels::table().batch_norm.backward_combine(own);
-    });
-  }
-
- private:
-  std::int64_t channels_, pixels_;
-};
-
-// ..., [gamma], [mean dy, mean dy xhat] -> gradient of the picture, and behind a relu that of the residual.
-class BnBackwardApplyOp final : public Op {
- public:
-  explicit BnBackwardApplyOp(const BnApply& options) : options_(options) {}
-  std::string_view kind() const override { return "batch_norm_backward"; }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
-    std::vector<ValueType> types = {inputs[0]};
-    if (splits()) types.push_back(inputs[0]);
-    return types;
-  }
-  OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
-    OpTraits traits = pass_traits(inputs[0], 6);
-    traits.in_place_input = splits() ? kNone : 1;
-    return traits;
-  }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
-    kernels::BatchNormBackwardApplyArgs args;
-    args.channels = channels_of(inputs[0]);
-    args.pixels = pixels_of(inputs[0]);
-    args.block_end = blocks_of(inputs[0]);
-    return make_kernel("own", [args, options = options_, two = splits()](const Task& task) {
-      kernels::BatchNormBackwardApplyArgs own = args;
-      own.src = task.inputs[0].at(task.begin);
-      own.src_stride = float_stride(task.inputs[0]);
-      own.diff_dst = task.inputs[1].at(task.begin);
-      own.diff_dst_stride = float_stride(task.inputs[1]);
-      own.mean = task.inputs[2].at();
-      own.inv_std = task.inputs[3].at();
-      std::size_t next = 4;
-      if (options.relu) {
-        own.relu_dst = task.inputs[next].at(task.begin);
-        own.relu_dst_stride = float_stride(task.inputs[next++]);
-      }
-      if (options.scale) own.gamma = task.inputs[next++].at();
-      if (options.batch_statistics) {
-        own.mean_dy = task.inputs[next++].at();
-        own.mean_dy_xhat = task.inputs[next++].at();
-      }
-      own.diff_src = task.outputs[0].at(task.begin);
-      own.diff_src_stride = float_stride(task.outputs[0]);
-      if (two) {
-        own.diff_residual = task.outputs[1].at(task.begin);
-        own.diff_residual_stride = float_stride(task.outputs[1]);
-      }
-      own.sample_end = task.end - task.begin;
-      kernels::table().batch_norm.backward_apply(own);
-    });
-  }
-
- private:
-  bool splits() const { return options_.residual && options_.relu; }
-  BnApply options_;
-};
-
 class BnApplyOp final : public Op {
  public:
   explicit BnApplyOp(const BnApply& options) : options_(options) {}
   std::string_view kind() const override {
-    if (options_.residual) return options_.relu ? "batch_norm_add_relu" : "batch_norm_add";
-    return options_.relu ? "batch_norm_relu" : "batch_norm";
+    if (options_.residual) return activated() ? "batch_norm_add_relu" : "batch_norm_add";
+    return activated() ? "batch_norm_relu" : "batch_norm";
   }
   Layout preferred_layout(std::size_t index, const ValueType& type) const override {
     return index == 0 || index == residual_input() ? Layout::kBlocked : type.layout;
   }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {inputs[0]}; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
+    return {inputs[0]};
+  }
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
-    OpTraits traits = pass_traits(inputs[0], 4);
+    OpTraits traits = bn_pass_traits(inputs[0], 4);
     traits.in_place_input = 0;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
-    kernels::BatchNormApplyArgs args;
-    args.channels = channels_of(inputs[0]);
-    args.pixels = pixels_of(inputs[0]);
-    args.block_end = blocks_of(inputs[0]);
-    args.relu = options_.relu;
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
+    auto args = bn_args<kernels::BatchNormApplyArgs>(inputs[0]);
+    args.activation = options_.activation;
     return make_kernel("own", [args, options = options_](const Task& task) {
       kernels::BatchNormApplyArgs own = args;
       own.src = task.inputs[0].at(task.begin);
@@ -352,11 +206,12 @@ class BnApplyOp final : public Op {
     });
   }
 
-  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t, std::span<const ValueType>) const override {
+  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
+                                   std::span<const ValueType>) const override {
     BnApply joint = options_;
-    if (options_.relu) return nullptr;
-    if (is_relu(consumer)) {
-      joint.relu = true;
+    if (activated()) return nullptr;
+    if (const auto activation = relu_kind(consumer)) {
+      joint.activation = *activation;
       return std::make_shared<BnApplyOp>(joint);
     }
     const auto* add = dynamic_cast<const AddOp*>(&consumer);
@@ -369,31 +224,35 @@ class BnApplyOp final : public Op {
     const ValueType picture = builder.type(builder.input(0));
     const ValueId diff_dst = builder.output_gradient(0);
     std::vector<ValueId> common = {builder.input(0), diff_dst, builder.input(1), builder.input(2)};
-    if (options_.relu) common.push_back(builder.output(0));
+    if (activated()) common.push_back(builder.output(0));
     const std::size_t gamma = 3, beta = options_.scale ? 4 : 3;
     const bool wants_parameters =
         (options_.scale && builder.wants(gamma)) || (options_.center && builder.wants(beta));
+    const bool residual = options_.residual && builder.wants(residual_input());
+    const bool wants_pictures = builder.wants(0) || (residual && activated());
     std::vector<ValueId> statistics;
-    if (wants_parameters || (options_.batch_statistics && builder.wants(0))) {
-      const ValueId partials = builder.emit1(std::make_shared<BnBackwardPartialsOp>(options_.relu), common);
+    if (wants_parameters || (options_.batch_statistics && wants_pictures)) {
+      const ValueId partials =
+          builder.emit1(make_bn_backward_partials_op(options_.activation), common);
       const ValueId sum = builder.emit1(make_bn_sum_op(), {partials});
-      statistics = builder.emit(
-          std::make_shared<BnBackwardStatisticsOp>(channels_of(picture), pixels_of(picture)), {sum}, Category::kGradients);
+      statistics =
+          builder.emit(make_bn_backward_statistics_op(channels_of(picture), pixels_of(picture)),
+                       {sum}, Category::kGradients);
       if (options_.scale) builder.set_input_gradient(gamma, statistics[2]);
       if (options_.center) builder.set_input_gradient(beta, statistics[3]);
     }
-    const bool residual = options_.residual && builder.wants(residual_input());
-    if (options_.residual && !options_.relu) builder.set_input_gradient(residual_input(), diff_dst);
-    if (!builder.wants(0) && !(residual && options_.relu)) return;
+    if (options_.residual && !activated()) builder.set_input_gradient(residual_input(), diff_dst);
+    if (!wants_pictures) return;
     std::vector<ValueId> inputs = common;
     if (options_.scale) inputs.push_back(builder.input(gamma));
     if (options_.batch_statistics) inputs.insert(inputs.end(), {statistics[0], statistics[1]});
-    const auto outputs = builder.emit(std::make_shared<BnBackwardApplyOp>(options_), inputs);
+    const auto outputs = builder.emit(make_bn_backward_apply_op(options_), inputs);
     builder.set_input_gradient(0, outputs[0]);
     if (outputs.size() > 1) builder.set_input_gradient(residual_input(), outputs[1]);
   }
 
  private:
+  bool activated() const { return options_.activation != kernels::Activation::kLinear; }
   std::size_t residual_input() const {
     if (!options_.residual) return static_cast<std::size_t>(-1);
     return std::size_t{3} + (options_.scale ? 1 : 0) + (options_.center ? 1 : 0);
@@ -403,17 +262,25 @@ class BnApplyOp final : public Op {
 
 }  // namespace
 
-std::shared_ptr<const Op> make_bn_partials_op() { return std::make_shared<BnPartialsOp>(); }
-std::shared_ptr<const Op> make_bn_sum_op() { return std::make_shared<BnSumOp>(); }
-std::shared_ptr<const Op> make_bn_statistics_op(std::int64_t channels, std::int64_t pixels, double epsilon) {
+std::shared_ptr<const Op> make_bn_partials_op() {
+  return std::make_shared<BnPartialsOp>();
+}
+std::shared_ptr<const Op> make_bn_sum_op() {
+  return std::make_shared<BnSumOp>();
+}
+std::shared_ptr<const Op> make_bn_statistics_op(std::int64_t channels, std::int64_t pixels,
+                                                double epsilon) {
   return std::make_shared<BnStatisticsOp>(channels, pixels, epsilon);
 }
-std::shared_ptr<const Op> make_bn_update_op(std::int64_t channels, std::int64_t pixels, double momentum) {
+std::shared_ptr<const Op> make_bn_update_op(std::int64_t channels, std::int64_t pixels,
+                                            double momentum) {
   return std::make_shared<BnUpdateOp>(channels, pixels, momentum);
 }
 std::shared_ptr<const Op> make_bn_moving_op(std::int64_t channels, double epsilon) {
   return std::make_shared<BnMovingOp>(channels, epsilon);
 }
-std::shared_ptr<const Op> make_bn_apply_op(const BnApply& options) { return std::make_shared<BnApplyOp>(options); }
+std::shared_ptr<const Op> make_bn_apply_op(const BnApply& options) {
+  return std::make_shared<BnApplyOp>(options);
+}
 
 }  // namespace surefit

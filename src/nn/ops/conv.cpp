@@ -10,6 +10,7 @@
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_winograd.hpp"
 #include "engine/onednn.hpp"
+#include "nn/ops/conv_blocked.hpp"
 
 namespace surefit {
 namespace {
@@ -24,9 +25,12 @@ std::size_t at(std::size_t base, int extent, int index) {
 std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int h, int w, int i, int o) {
   const auto block = static_cast<std::size_t>(o / 8);
   switch (algorithm) {
-    case ConvAlgorithm::kFirst: return at(at(at(at(block, s.kh, h), s.kw, w), s.ic, i), 8, o % 8);
-    case ConvAlgorithm::kDepthwise: return at(at(at(block, s.kh, h), s.kw, w), 8, o % 8);
-    default: break;
+    case ConvAlgorithm::kFirst:
+      return at(at(at(at(block, s.kh, h), s.kw, w), s.ic, i), 8, o % 8);
+    case ConvAlgorithm::kDepthwise:
+      return at(at(at(block, s.kh, h), s.kw, w), 8, o % 8);
+    default:
+      break;
   }
   const int width = kernels::direct_band_width(s.ic, s.oc, s.groups);
   const int first = kernels::direct_band_first(s.ic, s.oc, s.groups, o / 8, width);
@@ -35,18 +39,10 @@ std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int h, int
   return at(at(tile, 8, channel % 8), 8, o % 8);
 }
 
-// oneDNN has only its reference loop for some shapes: dilation, tiny pictures, uneven strides.
-bool onednn_serves(const ConvShape& shape) {
-  using Direction = OneDnnConvolution::Direction;
-  for (const Direction direction : {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
-    if (!OneDnnConvolution::available({direction, shape, false, false, 1})) return false;
-  }
-  return true;
-}
-
 class ConvKernelPacking final : public Packing {
  public:
-  ConvKernelPacking(const ConvShape& shape, ConvAlgorithm algorithm) : s_(shape), algorithm_(algorithm) {}
+  ConvKernelPacking(const ConvShape& shape, ConvAlgorithm algorithm)
+      : s_(shape), algorithm_(algorithm) {}
   std::size_t stored_count() const override { return conv_weights_count(s_, algorithm_); }
   void pack(const float* keras, float* engine) const override {
     std::memset(engine, 0, stored_count() * sizeof(float));
@@ -59,13 +55,14 @@ class ConvKernelPacking final : public Packing {
  private:
   template <typename Visit>
   void for_each(const Visit& visit) const {
-    // Keras stores a depthwise kernel as (kh, kw, channels, 1): the same order as one input per group.
+    // Keras stores a depthwise kernel as (kh, kw, channels, 1): the same order as one input per
+    // group.
     std::size_t keras = 0;
     for (int h = 0; h < s_.kh; ++h) {
       for (int w = 0; w < s_.kw; ++w) {
         for (int i = 0; i < s_.ic / s_.groups; ++i) {
-          // Lanes of a block lie side by side unless they belong to different groups; the index is too dear to be
-          // asked for every one of ten million weights.
+          // Lanes of a block lie side by side unless they belong to different groups; the index is
+          // too dear to be asked for every one of ten million weights.
           for (int o = 0; o < s_.oc; o += 8) {
             const int lanes = std::min(8, s_.oc - o), per_group = s_.oc / s_.groups;
             const bool together = o / per_group == (o + lanes - 1) / per_group;
@@ -91,7 +88,9 @@ class ChannelPacking final : public Packing {
     std::memset(engine, 0, stored_count() * sizeof(float));
     std::memcpy(engine, keras, count_ * sizeof(float));
   }
-  void unpack(const float* engine, float* keras) const override { std::memcpy(keras, engine, count_ * sizeof(float)); }
+  void unpack(const float* engine, float* keras) const override {
+    std::memcpy(keras, engine, count_ * sizeof(float));
+  }
 
  private:
   std::size_t count_;
@@ -100,7 +99,8 @@ class ChannelPacking final : public Packing {
 }  // namespace
 
 ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input, const ConvPolicy& policy) {
-  if (shape.groups == shape.ic && shape.groups == shape.oc && shape.groups > 1) return ConvAlgorithm::kDepthwise;
+  if (shape.groups == shape.ic && shape.groups == shape.oc && shape.groups > 1)
+    return ConvAlgorithm::kDepthwise;
   if (shape.groups > 1) return ConvAlgorithm::kDirect;
   if (input == Layout::kPlain && shape.ic <= kMaxPlainChannels) return ConvAlgorithm::kFirst;
   // Below sixteen channels the transforms cost more than the multiplications they save.
@@ -110,7 +110,27 @@ ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input, const ConvP
   return policy.onednn && onednn_serves(shape) ? ConvAlgorithm::kOneDnn : ConvAlgorithm::kDirect;
 }
 
-double conv_flops(const ConvShape& s) { return 2.0 * s.oc * s.oh * s.ow * s.kh * s.kw * s.ic / s.groups; }
+// Dilation, tiny pictures and uneven strides are not served.
+bool onednn_serves(const ConvShape& shape) {
+  using Direction = OneDnnConvolution::Direction;
+  for (const Direction direction :
+       {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
+    if (!OneDnnConvolution::available({direction, shape, false, false, 1})) return false;
+  }
+  return true;
+}
+
+ConvShape padded_shape(ConvShape shape, const Sides& pad) {
+  shape.h -= pad.top + pad.bottom;
+  shape.w -= pad.left + pad.right;
+  shape.pad_top += pad.top;
+  shape.pad_left += pad.left;
+  return shape;
+}
+
+double conv_flops(const ConvShape& s) {
+  return 2.0 * s.oc * s.oh * s.ow * s.kh * s.kw * s.ic / s.groups;
+}
 
 std::size_t conv_weights_count(const ConvShape& s, ConvAlgorithm algorithm) {
   if (algorithm == ConvAlgorithm::kFirst) return kernels::first_weights_floats(s);
@@ -118,21 +138,17 @@ std::size_t conv_weights_count(const ConvShape& s, ConvAlgorithm algorithm) {
   return kernels::direct_weights_floats(s);
 }
 
-ValueType conv_vector_type(std::size_t count) {
-  ValueType type;
-  type.shape = Shape{static_cast<std::int64_t>(count)};
-  type.batched = false;
-  return type;
-}
-
-std::shared_ptr<const Packing> conv_kernel_packing(const ConvShape& shape, ConvAlgorithm algorithm) {
+std::shared_ptr<const Packing> conv_kernel_packing(const ConvShape& shape,
+                                                   ConvAlgorithm algorithm) {
   return std::make_shared<ConvKernelPacking>(shape, algorithm);
 }
 
-std::shared_ptr<const Packing> channel_packing(std::int64_t count) { return std::make_shared<ChannelPacking>(count); }
+std::shared_ptr<const Packing> channel_packing(std::int64_t count) {
+  return std::make_shared<ChannelPacking>(count);
+}
 
-ValueId emit_conv(LayerBuilder& builder, const ConvShape& shape, ConvAlgorithm algorithm, ValueId picture,
-                  ValueId kernel, ValueId bias) {
+ValueId emit_conv(LayerBuilder& builder, const ConvShape& shape, ConvAlgorithm algorithm,
+                  ValueId picture, ValueId kernel, ValueId bias) {
   std::vector<ValueId> inputs = {picture, kernel};
   if (bias != kNone) inputs.push_back(bias);
   if (algorithm == ConvAlgorithm::kFirst) {
@@ -140,7 +156,8 @@ ValueId emit_conv(LayerBuilder& builder, const ConvShape& shape, ConvAlgorithm a
     return builder.emit1(make_first_conv_op(shape, bias != kNone, outer), std::move(inputs));
   }
   if (algorithm == ConvAlgorithm::kWinograd) {
-    inputs[1] = builder.emit1(make_winograd_weights_op(shape), {kernel});
+    inputs[1] = builder.emit1(make_winograd_weights_op(shape, kernels::WinogradDirection::kForward),
+                              {kernel});
     inputs.push_back(kernel);
   }
   return builder.emit1(make_blocked_conv_op(shape, algorithm, bias != kNone), std::move(inputs));

@@ -5,7 +5,7 @@
 #include "graph/autodiff.hpp"
 #include "nn/ops/activation.hpp"
 #include "nn/ops/conv.hpp"
-#include "nn/ops/kernel.hpp"
+#include "nn/ops/conv_task.hpp"
 #include "nn/ops/pool.hpp"
 
 namespace surefit {
@@ -13,17 +13,13 @@ namespace {
 
 using kernels::ConvShape;
 
-std::size_t bias_count(const ConvShape& s) { return static_cast<std::size_t>(kernels::round_up(s.oc, 8)); }
-kernels::Samples samples(const Task& task) { return {0, static_cast<int>(task.end - task.begin)}; }
-float* scratch_of(const Task& task) { return reinterpret_cast<float*>(task.thread_scratch); }
-
 class FirstBackwardWeightsOp final : public Op {
  public:
   FirstBackwardWeightsOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
   std::string_view kind() const override { return "conv2d_backward_weights"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    std::vector<ValueType> types = {conv_vector_type(kernels::first_weights_floats(shape_))};
-    if (bias_) types.push_back(conv_vector_type(bias_count(shape_)));
+    std::vector<ValueType> types = {float_vector(kernels::first_weights_floats(shape_))};
+    if (bias_) types.push_back(float_vector(bias_count(shape_)));
     return types;
   }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
@@ -34,17 +30,12 @@ class FirstBackwardWeightsOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     return make_kernel("own first", [s = shape_, bias = bias_](const Task& task) {
-      kernels::ConvBackwardWeights args;
-      args.shape = s;
-      args.src = task.inputs[0].at(task.begin);
-      args.src_stride = float_stride(task.inputs[0]);
-      args.diff_dst = task.inputs[1].at(task.begin);
-      args.diff_dst_stride = float_stride(task.inputs[1]);
+      auto args = backward_weights_args<kernels::ConvBackwardWeights>(s, task);
       args.diff_weights = task.outputs[0].at();
       args.diff_bias = bias ? task.outputs[1].at() : nullptr;
-      args.first = task.begin == 0;
       kernels::table().first.backward_weights(args, samples(task), task.block, scratch_of(task));
     });
   }
@@ -56,7 +47,8 @@ class FirstBackwardWeightsOp final : public Op {
 
 class FirstBackwardDataOp final : public Op {
  public:
-  FirstBackwardDataOp(const ConvShape& shape, ValueType input) : shape_(shape), input_(std::move(input)) {}
+  FirstBackwardDataOp(const ConvShape& shape, ValueType input)
+      : shape_(shape), input_(std::move(input)) {}
   std::string_view kind() const override { return "conv2d_backward_data"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
@@ -66,15 +58,10 @@ class FirstBackwardDataOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     return make_kernel("own first", [s = shape_](const Task& task) {
-      kernels::ConvBackwardData args;
-      args.shape = s;
-      args.diff_dst = task.inputs[0].at(task.begin);
-      args.diff_dst_stride = float_stride(task.inputs[0]);
-      args.weights = task.inputs[1].at();
-      args.diff_src = task.outputs[0].at(task.begin);
-      args.diff_src_stride = float_stride(task.outputs[0]);
+      const auto args = backward_data_args(s, task);
       kernels::table().first.backward_data(args, samples(task), task.block, scratch_of(task));
     });
   }
@@ -89,8 +76,8 @@ class FirstPoolBackwardOp final : public Op {
   FirstPoolBackwardOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
   std::string_view kind() const override { return "conv2d_pool_backward_weights"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    std::vector<ValueType> types = {conv_vector_type(kernels::first_weights_floats(shape_))};
-    if (bias_) types.push_back(conv_vector_type(bias_count(shape_)));
+    std::vector<ValueType> types = {float_vector(kernels::first_weights_floats(shape_))};
+    if (bias_) types.push_back(float_vector(bias_count(shape_)));
     return types;
   }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
@@ -101,21 +88,17 @@ class FirstPoolBackwardOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const ConvShape s = shape_;
     const bool bias = bias_;
     return make_kernel("own first pool", [s, bias](const Task& task) {
-      kernels::FirstPoolBackwardWeights own;
-      own.shape = s;
-      own.src = task.inputs[0].at(task.begin);
-      own.src_stride = float_stride(task.inputs[0]);
-      own.diff_dst = task.inputs[1].at(task.begin);
+      auto own = backward_weights_args<kernels::FirstPoolBackwardWeights>(s, task);
       own.argmax = task.inputs[2].at<std::uint8_t>(task.begin);
-      own.diff_dst_stride = float_stride(task.inputs[1]);
       own.diff_weights = task.outputs[0].at();
       own.diff_bias = bias ? task.outputs[1].at() : nullptr;
-      own.first = task.begin == 0;
-      kernels::table().first_pool.backward_weights(own, samples(task), task.block, scratch_of(task));
+      kernels::table().first_pool.backward_weights(own, samples(task), task.block,
+                                                   scratch_of(task));
     });
   }
 
@@ -124,10 +107,12 @@ class FirstPoolBackwardOp final : public Op {
   bool bias_;
 };
 
-// Inputs: picture, kernel, [bias]. Outputs: the pooled picture and which element of each window won.
+// Inputs: picture, kernel, [bias]. Outputs: the pooled picture and which element of each window
+// won.
 class FirstPoolOp final : public Op {
  public:
-  FirstPoolOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias), no_bias_(bias_count(shape), 0.0f) {}
+  FirstPoolOp(const ConvShape& shape, bool bias)
+      : shape_(shape), bias_(bias), no_bias_(bias_count(shape), 0.0f) {}
   std::string_view kind() const override { return "conv2d_relu_max_pool"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     const ValueType pooled = ValueType::blocked({shape_.oh / 2, shape_.ow / 2, shape_.oc});
@@ -140,27 +125,22 @@ class FirstPoolOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const ConvShape s = shape_;
     const bool bias = bias_;
     return make_kernel("own first pool", [s, bias, zeros = no_bias_](const Task& task) {
-      kernels::FirstPoolForward own;
-      own.shape = s;
-      own.src = task.inputs[0].at(task.begin);
-      own.src_stride = float_stride(task.inputs[0]);
-      own.weights = task.inputs[1].at();
+      auto own = forward_args<kernels::FirstPoolForward>(s, task);
       own.bias = bias ? task.inputs[2].at() : zeros.data();
-      own.dst = task.outputs[0].at(task.begin);
       own.argmax = task.outputs[1].at<std::uint8_t>(task.begin);
-      own.dst_stride = float_stride(task.outputs[0]);
       kernels::table().first_pool.forward(own, samples(task), task.block, scratch_of(task));
     });
   }
   void gradient(GradientBuilder& builder) const override {
     SUREFIT_CHECK(!builder.wants(0), "a fused first block cannot give the gradient of its picture");
-    const auto gradients =
-        builder.emit(std::make_shared<FirstPoolBackwardOp>(shape_, bias_),
-                     {builder.input(0), builder.output_gradient(0), builder.output(1)}, Category::kGradients);
+    const auto gradients = builder.emit(
+        std::make_shared<FirstPoolBackwardOp>(shape_, bias_),
+        {builder.input(0), builder.output_gradient(0), builder.output(1)}, Category::kGradients);
     builder.set_input_gradient(1, gradients[0]);
     if (bias_) builder.set_input_gradient(2, gradients[1]);
   }
@@ -171,10 +151,14 @@ class FirstPoolOp final : public Op {
   std::vector<float> no_bias_;
 };
 
-class FirstConvOp final : public Op {
+class FirstConvOp final : public ConvOp {
  public:
   FirstConvOp(const ConvShape& shape, bool bias, bool relu, bool outer_picture)
-      : shape_(shape), bias_(bias), relu_(relu), outer_picture_(outer_picture), no_bias_(bias_count(shape), 0.0f) {}
+      : shape_(shape),
+        bias_(bias),
+        relu_(relu),
+        outer_picture_(outer_picture),
+        no_bias_(bias_count(shape), 0.0f) {}
   std::string_view kind() const override { return relu_ ? "conv2d_relu" : "conv2d"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     return {ValueType::blocked({shape_.oh, shape_.ow, shape_.oc})};
@@ -186,37 +170,43 @@ class FirstConvOp final : public Op {
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
-    return make_kernel("own first", [s = shape_, bias = bias_, relu = relu_, zeros = no_bias_](const Task& task) {
-      kernels::ConvForward args;
-      args.shape = s;
-      args.relu = relu;
-      args.src = task.inputs[0].at(task.begin);
-      args.src_stride = float_stride(task.inputs[0]);
-      args.weights = task.inputs[1].at();
-      args.bias = bias ? task.inputs[2].at() : zeros.data();
-      args.dst = task.outputs[0].at(task.begin);
-      args.dst_stride = float_stride(task.outputs[0]);
-      kernels::table().first.forward(args, samples(task), task.block, scratch_of(task));
-    });
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
+    return make_kernel(
+        "own first", [s = shape_, bias = bias_, relu = relu_, zeros = no_bias_](const Task& task) {
+          auto args = forward_args<kernels::ConvForward>(s, task);
+          args.relu = relu;
+          args.bias = bias ? task.inputs[2].at() : zeros.data();
+          kernels::table().first.forward(args, samples(task), task.block, scratch_of(task));
+        });
   }
 
-  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t, std::span<const ValueType>) const override {
-    if (!relu_) return is_relu(consumer) ? std::make_shared<FirstConvOp>(shape_, bias_, true, outer_picture_) : nullptr;
+  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
+                                   std::span<const ValueType>) const override {
+    if (!relu_)
+      return is_relu(consumer) ? std::make_shared<FirstConvOp>(shape_, bias_, true, outer_picture_)
+                               : nullptr;
     const auto* pool = dynamic_cast<const MaxPoolOp*>(&consumer);
     if (pool == nullptr || !pool->training() || !outer_picture_) return nullptr;
     const kernels::PoolShape& p = pool->shape();
-    const bool halving = p.window_h == 2 && p.window_w == 2 && p.stride_h == 2 && p.stride_w == 2 && p.pad_top == 0 &&
-                         p.pad_left == 0 && p.out_height == p.height / 2 && p.out_width == p.width / 2;
-    const bool plain = shape_.stride_h == 1 && shape_.stride_w == 1 && shape_.dilation_h == 1 && shape_.dilation_w == 1;
+    const bool halving = p.window_h == 2 && p.window_w == 2 && p.stride_h == 2 && p.stride_w == 2 &&
+                         p.pad_top == 0 && p.pad_left == 0 && p.out_height == p.height / 2 &&
+                         p.out_width == p.width / 2;
+    const bool plain = shape_.stride_h == 1 && shape_.stride_w == 1 && shape_.dilation_h == 1 &&
+                       shape_.dilation_w == 1;
     if (!halving || !plain) return nullptr;
     return std::make_shared<FirstPoolOp>(shape_, bias_);
+  }
+
+  std::shared_ptr<const Op> with_padding(const Sides& pad, bool outer_picture) const override {
+    return std::make_shared<FirstConvOp>(padded_shape(shape_, pad), bias_, relu_, outer_picture);
   }
 
   void gradient(GradientBuilder& builder) const override {
     ValueId diff_dst = builder.output_gradient(0);
     if (relu_) {
-      diff_dst = builder.emit1(make_activation_backward({kernels::Activation::kRelu}), {builder.output(0), diff_dst});
+      diff_dst = builder.emit1(make_activation_backward({kernels::Activation::kRelu}),
+                               {builder.output(0), diff_dst});
     }
     // Weights first: the saved input can go before its gradient comes.
     if (builder.wants(1) || (bias_ && builder.wants(2))) {
@@ -226,9 +216,9 @@ class FirstConvOp final : public Op {
       if (bias_) builder.set_input_gradient(2, gradients[1]);
     }
     if (builder.wants(0)) {
-      builder.set_input_gradient(
-          0, builder.emit1(std::make_shared<FirstBackwardDataOp>(shape_, builder.type(builder.input(0))),
-                           {diff_dst, builder.input(1)}));
+      builder.set_input_gradient(0, builder.emit1(std::make_shared<FirstBackwardDataOp>(
+                                                      shape_, builder.type(builder.input(0))),
+                                                  {diff_dst, builder.input(1)}));
     }
   }
 
@@ -240,7 +230,8 @@ class FirstConvOp final : public Op {
 
 }  // namespace
 
-std::shared_ptr<const Op> make_first_conv_op(const ConvShape& shape, bool bias, bool outer_picture) {
+std::shared_ptr<const Op> make_first_conv_op(const ConvShape& shape, bool bias,
+                                             bool outer_picture) {
   return std::make_shared<FirstConvOp>(shape, bias, false, outer_picture);
 }
 

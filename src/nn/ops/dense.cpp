@@ -15,7 +15,8 @@ namespace {
 
 using kernels::DenseShape;
 
-// Units of work are cut so that a task is worth its dispatch but a wide machine still finds enough of them.
+// Units of work are cut so that a task is worth its dispatch but a wide machine still finds enough
+// of them.
 constexpr std::int64_t kRowsPerTask = 2048;  // of the kernel, for layers with few outputs
 constexpr std::int64_t kUnitsPerTask = 4;
 
@@ -29,20 +30,15 @@ struct Cut {
 
 Cut cut_weights(const DenseShape& shape) {
   const std::int64_t units = kernels::dense_units(shape);
-  return {units == 1 ? std::max<std::int64_t>(1, (shape.inputs + kRowsPerTask - 1) / kRowsPerTask) : 1,
-          (units + kUnitsPerTask - 1) / kUnitsPerTask};
+  return {
+      units == 1 ? std::max<std::int64_t>(1, (shape.inputs + kRowsPerTask - 1) / kRowsPerTask) : 1,
+      (units + kUnitsPerTask - 1) / kUnitsPerTask};
 }
 
 // Part `index` of [0, count) in steps of `step`.
-std::pair<std::int64_t, std::int64_t> part(std::int64_t count, std::int64_t step, std::int64_t index) {
+std::pair<std::int64_t, std::int64_t> part(std::int64_t count, std::int64_t step,
+                                           std::int64_t index) {
   return {std::min(count, index * step), std::min(count, (index + 1) * step)};
-}
-
-ValueType vector_type(std::int64_t count) {
-  ValueType type;
-  type.shape = Shape{count};
-  type.batched = false;
-  return type;
 }
 
 class DenseBackwardWeightsOp final : public Op {
@@ -62,7 +58,8 @@ class DenseBackwardWeightsOp final : public Op {
     traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const DenseShape shape = shape_;
     const Cut cut = cut_weights(shape);
     return make_kernel("own", [shape, cut](const Task& task) {
@@ -102,17 +99,20 @@ class DenseBackwardWeightsOp final : public Op {
 
 class DenseBackwardDataOp final : public Op {
  public:
-  DenseBackwardDataOp(const DenseShape& shape, ValueType input) : shape_(shape), input_(std::move(input)) {}
+  DenseBackwardDataOp(const DenseShape& shape, ValueType input)
+      : shape_(shape), input_(std::move(input)) {}
   std::string_view kind() const override { return "dense_backward_data"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
-    traits.blocks = static_cast<int>(std::max<std::int64_t>(1, (shape_.inputs + kRowsPerTask - 1) / kRowsPerTask));
+    traits.blocks = static_cast<int>(
+        std::max<std::int64_t>(1, (shape_.inputs + kRowsPerTask - 1) / kRowsPerTask));
     traits.samples_per_task = 64;
     traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const DenseShape shape = shape_;
     return make_kernel("own", [shape](const Task& task) {
       kernels::DenseBackwardDataArgs args;
@@ -147,10 +147,12 @@ class DenseOp final : public Op {
     const std::int64_t units = kernels::dense_units(shape_of(inputs[0], units_));
     traits.blocks = static_cast<int>((units + kUnitsPerTask - 1) / kUnitsPerTask);
     traits.samples_per_task = 64;
-    traits.flops_per_sample = 2.0 * static_cast<double>(inputs[0].stored_count()) * static_cast<double>(units_);
+    traits.flops_per_sample =
+        2.0 * static_cast<double>(inputs[0].stored_count()) * static_cast<double>(units_);
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     kernels::DenseForwardArgs args;
     args.shape = shape_of(inputs[0], units_);
     args.relu = relu_;
@@ -163,17 +165,20 @@ class DenseOp final : public Op {
       own.dst = task.outputs[0].at(task.begin);
       own.dst_stride = float_stride(task.outputs[0]);
       own.sample_end = task.end - task.begin;
-      std::tie(own.unit_begin, own.unit_end) = part(kernels::dense_units(own.shape), kUnitsPerTask, task.block);
+      std::tie(own.unit_begin, own.unit_end) =
+          part(kernels::dense_units(own.shape), kUnitsPerTask, task.block);
       kernels::table().dense.forward(own);
     });
   }
-  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t, std::span<const ValueType>) const override {
+  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
+                                   std::span<const ValueType>) const override {
     return !relu_ && is_relu(consumer) ? std::make_shared<DenseOp>(units_, bias_, true) : nullptr;
   }
   void gradient(GradientBuilder& builder) const override {
     ValueId diff_dst = builder.output_gradient(0);
     if (relu_) {
-      diff_dst = builder.emit1(make_activation_backward({kernels::Activation::kRelu}), {builder.output(0), diff_dst});
+      diff_dst = builder.emit1(make_activation_backward({kernels::Activation::kRelu}),
+                               {builder.output(0), diff_dst});
     }
     const ValueType input = builder.type(builder.input(0));
     const DenseShape shape = shape_of(input, units_);
@@ -184,8 +189,9 @@ class DenseOp final : public Op {
       if (bias_) builder.set_input_gradient(2, gradients[1]);
     }
     if (builder.wants(0)) {
-      builder.set_input_gradient(
-          0, builder.emit1(std::make_shared<DenseBackwardDataOp>(shape, input), {diff_dst, builder.input(1)}));
+      builder.set_input_gradient(0,
+                                 builder.emit1(std::make_shared<DenseBackwardDataOp>(shape, input),
+                                               {diff_dst, builder.input(1)}));
     }
   }
 
@@ -196,22 +202,28 @@ class DenseOp final : public Op {
 
 class DenseKernelPacking final : public Packing {
  public:
-  DenseKernelPacking(ValueType input, std::int64_t units) : input_(std::move(input)), shape_(shape_of(input_, units)) {}
-  std::size_t stored_count() const override { return static_cast<std::size_t>(kernels::dense_weight_count(shape_)); }
+  DenseKernelPacking(ValueType input, std::int64_t units)
+      : input_(std::move(input)), shape_(shape_of(input_, units)) {}
+  std::size_t stored_count() const override {
+    return static_cast<std::size_t>(kernels::dense_weight_count(shape_));
+  }
   void pack(const float* keras, float* engine) const override {
     if (input_.layout == Layout::kPlain) return kernels::table().dense.pack(shape_, keras, engine);
     std::vector<float> rows(static_cast<std::size_t>(shape_.inputs * shape_.outputs), 0.0f);
     for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
-      std::copy_n(keras + keras_row * shape_.outputs, shape_.outputs, rows.data() + stored_row * shape_.outputs);
+      std::copy_n(keras + keras_row * shape_.outputs, shape_.outputs,
+                  rows.data() + stored_row * shape_.outputs);
     });
     kernels::table().dense.pack(shape_, rows.data(), engine);
   }
   void unpack(const float* engine, float* keras) const override {
-    if (input_.layout == Layout::kPlain) return kernels::table().dense.unpack(shape_, engine, keras);
+    if (input_.layout == Layout::kPlain)
+      return kernels::table().dense.unpack(shape_, engine, keras);
     std::vector<float> rows(static_cast<std::size_t>(shape_.inputs * shape_.outputs));
     kernels::table().dense.unpack(shape_, engine, rows.data());
     for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
-      std::copy_n(rows.data() + stored_row * shape_.outputs, shape_.outputs, keras + keras_row * shape_.outputs);
+      std::copy_n(rows.data() + stored_row * shape_.outputs, shape_.outputs,
+                  keras + keras_row * shape_.outputs);
     });
   }
 
@@ -221,7 +233,8 @@ class DenseKernelPacking final : public Packing {
     const std::int64_t pixels = input_.picture[0] * input_.picture[1], channels = input_.picture[2];
     for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
       for (std::int64_t c = 0; c < channels; ++c) {
-        visit(pixel * channels + c, (c / kChannelBlock * pixels + pixel) * kChannelBlock + c % kChannelBlock);
+        visit(pixel * channels + c,
+              (c / kChannelBlock * pixels + pixel) * kChannelBlock + c % kChannelBlock);
       }
     }
   }

@@ -33,4 +33,29 @@ inline std::int64_t float_stride(const Operand& operand) {
   return static_cast<std::int64_t>(operand.sample_bytes / sizeof(float));
 }
 
+// Source and destination of the task's samples, for arguments that name them alike.
+template <typename Args>
+void set_operands(Args& args, const Operand& src, const Operand& dst, const Task& task) {
+  args.src = src.at(task.begin);
+  args.src_stride = float_stride(src);
+  args.dst = dst.at(task.begin);
+  args.dst_stride = float_stride(dst);
+  args.sample_end = task.end - task.begin;
+}
+
+// Blocks of eight channels that a blocked picture has.
+inline int channel_blocks(const ValueType& type) {
+  return static_cast<int>(round_up(type.picture[2], kChannelBlock) / kChannelBlock);
+}
+
+// A row of numbers: one for the whole step, or one per sample.
+inline ValueType vector_type(std::int64_t count, DType dtype = DType::kFloat32,
+                             bool batched = false) {
+  ValueType type;
+  type.shape = Shape{count};
+  type.dtype = dtype;
+  type.batched = batched;
+  return type;
+}
+
 }  // namespace surefit

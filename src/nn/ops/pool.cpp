@@ -10,34 +10,23 @@ namespace {
 
 using kernels::PoolShape;
 
-int channel_blocks(const ValueType& type) {
-  return static_cast<int>(round_up(type.picture[2], kChannelBlock) / kChannelBlock);
-}
-
 OpTraits pool_traits(const ValueType& input) {
   OpTraits traits;
   traits.flops_per_sample = static_cast<double>(input.stored_count()) * 2;
   return traits;
 }
 
-// Source, destination and samples of a task, for argument structs that name them alike.
-template <typename Args>
-void set_operands(Args& args, const Operand& src, const Operand& dst, const Task& task, int blocks) {
-  args.src = src.at(task.begin);
-  args.src_stride = float_stride(src);
-  args.dst = dst.at(task.begin);
-  args.dst_stride = float_stride(dst);
-  args.sample_end = task.end - task.begin;
-  args.block_end = blocks;
-}
-
 class MaxPoolBackwardOp final : public Op {
  public:
-  MaxPoolBackwardOp(const PoolShape& shape, ValueType input) : shape_(shape), input_(std::move(input)) {}
+  MaxPoolBackwardOp(const PoolShape& shape, ValueType input)
+      : shape_(shape), input_(std::move(input)) {}
   std::string_view kind() const override { return "max_pool_backward"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
-  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override { return pool_traits(input_); }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    return pool_traits(input_);
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const PoolShape shape = shape_;
     const int blocks = channel_blocks(input_);
     return make_kernel("own", [shape, blocks](const Task& task) {
@@ -62,17 +51,22 @@ class MaxPoolBackwardOp final : public Op {
 
 class AveragePoolBackwardOp final : public Op {
  public:
-  AveragePoolBackwardOp(const PoolShape& shape, ValueType input) : shape_(shape), input_(std::move(input)) {}
+  AveragePoolBackwardOp(const PoolShape& shape, ValueType input)
+      : shape_(shape), input_(std::move(input)) {}
   std::string_view kind() const override { return "average_pool_backward"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
-  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override { return pool_traits(input_); }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    return pool_traits(input_);
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const PoolShape shape = shape_;
     const int blocks = channel_blocks(input_);
     return make_kernel("own", [shape, blocks](const Task& task) {
       kernels::AveragePoolArgs args;
       args.shape = shape;
-      set_operands(args, task.inputs[0], task.outputs[0], task, blocks);
+      set_operands(args, task.inputs[0], task.outputs[0], task);
+      args.block_end = blocks;
       kernels::table().pool.average_backward(args);
     });
   }
@@ -93,20 +87,22 @@ class AveragePoolOp final : public Op {
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     return pool_traits(inputs[0]);
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     const PoolShape shape = shape_;
     const int blocks = channel_blocks(inputs[0]);
     return make_kernel("own", [shape, blocks](const Task& task) {
       kernels::AveragePoolArgs args;
       args.shape = shape;
-      set_operands(args, task.inputs[0], task.outputs[0], task, blocks);
+      set_operands(args, task.inputs[0], task.outputs[0], task);
+      args.block_end = blocks;
       kernels::table().pool.average(args);
     });
   }
   void gradient(GradientBuilder& builder) const override {
-    builder.set_input_gradient(
-        0, builder.emit1(std::make_shared<AveragePoolBackwardOp>(shape_, builder.type(builder.input(0))),
-                         {builder.output_gradient(0)}));
+    builder.set_input_gradient(0, builder.emit1(std::make_shared<AveragePoolBackwardOp>(
+                                                    shape_, builder.type(builder.input(0))),
+                                                {builder.output_gradient(0)}));
   }
 
  private:
@@ -126,12 +122,15 @@ class GlobalAveragePoolBackwardOp final : public Op {
   explicit GlobalAveragePoolBackwardOp(ValueType input) : input_(std::move(input)) {}
   std::string_view kind() const override { return "global_average_pool_backward"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
-  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override { return pool_traits(input_); }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    return pool_traits(input_);
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
     const kernels::GlobalPoolArgs args = global_args(input_);
     return make_kernel("own", [args](const Task& task) {
       kernels::GlobalPoolArgs own = args;
-      set_operands(own, task.inputs[0], task.outputs[0], task, static_cast<int>(args.block_end));
+      set_operands(own, task.inputs[0], task.outputs[0], task);
       kernels::table().pool.global_average_backward(own);
     });
   }
@@ -152,18 +151,20 @@ class GlobalAveragePoolOp final : public Op {
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     return pool_traits(inputs[0]);
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     const kernels::GlobalPoolArgs args = global_args(inputs[0]);
     return make_kernel("own", [args](const Task& task) {
       kernels::GlobalPoolArgs own = args;
-      set_operands(own, task.inputs[0], task.outputs[0], task, static_cast<int>(args.block_end));
+      set_operands(own, task.inputs[0], task.outputs[0], task);
       kernels::table().pool.global_average(own);
     });
   }
   void gradient(GradientBuilder& builder) const override {
     builder.set_input_gradient(
-        0, builder.emit1(std::make_shared<GlobalAveragePoolBackwardOp>(builder.type(builder.input(0))),
-                         {builder.output_gradient(0)}));
+        0,
+        builder.emit1(std::make_shared<GlobalAveragePoolBackwardOp>(builder.type(builder.input(0))),
+                      {builder.output_gradient(0)}));
   }
 };
 
@@ -176,7 +177,8 @@ ValueType argmax_type(const ValueType& pooled) {
 }
 
 std::vector<ValueType> MaxPoolOp::infer(std::span<const ValueType> inputs) const {
-  const ValueType pooled = ValueType::blocked({shape_.out_height, shape_.out_width, inputs[0].picture[2]});
+  const ValueType pooled =
+      ValueType::blocked({shape_.out_height, shape_.out_width, inputs[0].picture[2]});
   if (!training_) return {pooled};
   return {pooled, argmax_type(pooled)};
 }
@@ -185,13 +187,15 @@ OpTraits MaxPoolOp::traits(std::span<const ValueType> inputs, std::span<const Va
   return pool_traits(inputs[0]);
 }
 
-std::unique_ptr<Kernel> MaxPoolOp::bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const {
+std::unique_ptr<Kernel> MaxPoolOp::bind(std::span<const ValueType> inputs,
+                                        std::span<const ValueType>, int) const {
   const PoolShape shape = shape_;
   const int blocks = channel_blocks(inputs[0]);
   return make_kernel("own", [shape, blocks, training = training_](const Task& task) {
     kernels::MaxPoolArgs args;
     args.shape = shape;
-    set_operands(args, task.inputs[0], task.outputs[0], task, blocks);
+    set_operands(args, task.inputs[0], task.outputs[0], task);
+    args.block_end = blocks;
     if (training) {
       args.argmax = task.outputs[1].at<std::uint8_t>(task.begin);
       args.argmax_stride = static_cast<std::int64_t>(task.outputs[1].sample_bytes);
@@ -209,6 +213,8 @@ void MaxPoolOp::gradient(GradientBuilder& builder) const {
 std::shared_ptr<const Op> make_average_pool_op(const PoolShape& shape) {
   return std::make_shared<AveragePoolOp>(shape);
 }
-std::shared_ptr<const Op> make_global_average_pool_op() { return std::make_shared<GlobalAveragePoolOp>(); }
+std::shared_ptr<const Op> make_global_average_pool_op() {
+  return std::make_shared<GlobalAveragePoolOp>();
+}
 
 }  // namespace surefit

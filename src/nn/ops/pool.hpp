@@ -15,9 +15,10 @@ class MaxPoolOp final : public Op {
   std::string_view kind() const override { return "max_pool"; }
   Layout preferred_layout(std::size_t, const ValueType&) const override { return Layout::kBlocked; }
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override;
-  OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType> outputs) const override;
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
-                               int threads) const override;
+  OpTraits traits(std::span<const ValueType> inputs,
+                  std::span<const ValueType> outputs) const override;
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs,
+                               std::span<const ValueType> outputs, int threads) const override;
   void gradient(GradientBuilder& builder) const override;
 
  private:

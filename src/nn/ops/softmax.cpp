@@ -26,13 +26,16 @@ OpTraits softmax_traits(const ValueType& type) {
 class SoftmaxBackwardOp final : public Op {
  public:
   std::string_view kind() const override { return "softmax_backward"; }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {inputs[0]}; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
+    return {inputs[0]};
+  }
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     OpTraits traits = softmax_traits(inputs[0]);
     traits.in_place_input = 1;
     return traits;
   }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     return make_kernel("own", [rows = rows_of(inputs[0])](const Task& task) {
       kernels::SoftmaxBackwardArgs args;
       args.dst = task.inputs[0].at(task.begin);
@@ -53,7 +56,8 @@ OpTraits SoftmaxOp::traits(std::span<const ValueType> inputs, std::span<const Va
   return traits;
 }
 
-std::unique_ptr<Kernel> SoftmaxOp::bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const {
+std::unique_ptr<Kernel> SoftmaxOp::bind(std::span<const ValueType> inputs,
+                                        std::span<const ValueType>, int) const {
   return make_kernel("own", [rows = rows_of(inputs[0])](const Task& task) {
     kernels::SoftmaxArgs args;
     args.src = task.inputs[0].at(task.begin);
@@ -65,8 +69,8 @@ std::unique_ptr<Kernel> SoftmaxOp::bind(std::span<const ValueType> inputs, std::
 }
 
 void SoftmaxOp::gradient(GradientBuilder& builder) const {
-  builder.set_input_gradient(
-      0, builder.emit1(std::make_shared<SoftmaxBackwardOp>(), {builder.output(0), builder.output_gradient(0)}));
+  builder.set_input_gradient(0, builder.emit1(std::make_shared<SoftmaxBackwardOp>(),
+                                              {builder.output(0), builder.output_gradient(0)}));
 }
 
 }  // namespace surefit

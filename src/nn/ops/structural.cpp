@@ -13,17 +13,15 @@ struct Picture {
   std::int64_t pixels = 0, channels = 0;
 };
 
-Picture picture_of(const Shape& shape) { return {shape[0] * shape[1], shape[2]}; }
+Picture picture_of(const Shape& shape) {
+  return {shape[0] * shape[1], shape[2]};
+}
 
 void convert(const Picture& picture, bool to_blocked, const Task& task) {
   kernels::PictureArgs args;
   args.channels = picture.channels;
   args.pixels = picture.pixels;
-  args.src = task.inputs[0].at(task.begin);
-  args.src_stride = float_stride(task.inputs[0]);
-  args.dst = task.outputs[0].at(task.begin);
-  args.dst_stride = float_stride(task.outputs[0]);
-  args.sample_end = task.end - task.begin;
+  set_operands(args, task.inputs[0], task.outputs[0], task);
   const auto& layout = kernels::table().layout;
   (to_blocked ? layout.picture_to_blocked : layout.blocked_to_picture)(args);
 }
@@ -31,13 +29,16 @@ void convert(const Picture& picture, bool to_blocked, const Task& task) {
 class ConvertOp final : public Op {
  public:
   explicit ConvertOp(Layout to) : to_(to) {}
-  std::string_view kind() const override { return to_ == Layout::kBlocked ? "to_blocked" : "to_plain"; }
+  std::string_view kind() const override {
+    return to_ == Layout::kBlocked ? "to_blocked" : "to_plain";
+  }
 
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
     ValueType type = inputs[0];
     if (to_ == Layout::kBlocked) {
       if (type.shape.rank() != 3) {
-        throw ConfigError(fmt::format("expected a picture (height, width, channels); got {}", type.shape.to_string()));
+        throw ConfigError(fmt::format("expected a picture (height, width, channels); got {}",
+                                      type.shape.to_string()));
       }
       type.picture = type.shape;
     }
@@ -51,11 +52,13 @@ class ConvertOp final : public Op {
     return traits;
   }
 
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType> outputs,
-                               int) const override {
-    const Picture picture = picture_of(to_ == Layout::kBlocked ? outputs[0].picture : inputs[0].picture);
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs,
+                               std::span<const ValueType> outputs, int) const override {
+    const Picture picture =
+        picture_of(to_ == Layout::kBlocked ? outputs[0].picture : inputs[0].picture);
     const bool to_blocked = to_ == Layout::kBlocked;
-    return make_kernel("own", [picture, to_blocked](const Task& task) { convert(picture, to_blocked, task); });
+    return make_kernel(
+        "own", [picture, to_blocked](const Task& task) { convert(picture, to_blocked, task); });
   }
 
   void gradient(GradientBuilder& builder) const override {
@@ -71,14 +74,18 @@ class ConvertOp final : public Op {
   }
 
  private:
-  // The way back from a plain row to the blocked picture it came from, whose extents the row no longer shows.
+  // The way back from a plain row to the blocked picture it came from, whose extents the row no
+  // longer shows.
   class ReblockOp final : public Op {
    public:
     explicit ReblockOp(ValueType type) : type_(std::move(type)) {}
     std::string_view kind() const override { return "to_blocked"; }
     std::vector<ValueType> infer(std::span<const ValueType>) const override { return {type_}; }
-    OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override { return {}; }
-    std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>, int) const override {
+    OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+      return {};
+    }
+    std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                                 int) const override {
       const Picture picture = picture_of(type_.picture);
       return make_kernel("own", [picture](const Task& task) { convert(picture, true, task); });
     }
@@ -94,7 +101,9 @@ class ConvertOp final : public Op {
 class AccumulateOp final : public Op {
  public:
   std::string_view kind() const override { return "accumulate"; }
-  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override { return {inputs[0]}; }
+  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
+    return {inputs[0]};
+  }
 
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     OpTraits traits;
@@ -104,7 +113,8 @@ class AccumulateOp final : public Op {
     return traits;
   }
 
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     const auto count = static_cast<std::int64_t>(inputs[0].stored_count());
     const bool batched = inputs[0].batched;
     return make_kernel("own", [count, batched](const Task& task) {
@@ -122,7 +132,9 @@ class AccumulateOp final : public Op {
 
 StructuralOps structural_ops() {
   StructuralOps ops;
-  ops.convert = [](Layout to) -> std::shared_ptr<const Op> { return std::make_shared<ConvertOp>(to); };
+  ops.convert = [](Layout to) -> std::shared_ptr<const Op> {
+    return std::make_shared<ConvertOp>(to);
+  };
   ops.accumulate = []() -> std::shared_ptr<const Op> { return std::make_shared<AccumulateOp>(); };
   return ops;
 }

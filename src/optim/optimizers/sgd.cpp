@@ -12,7 +12,8 @@ class SgdUpdate final : public UpdateOp {
  public:
   explicit SgdUpdate(const SGD& spec) : UpdateOp(spec.momentum > 0 ? 1 : 0), spec_(spec) {}
   std::string_view kind() const override { return "sgd"; }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>, int) const override {
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
     kernels::SgdArgs args;
     args.momentum = static_cast<float>(spec_.momentum);
     args.nesterov = spec_.nesterov;
@@ -36,7 +37,8 @@ class SgdImpl final : public OptimizerImpl {
  public:
   explicit SgdImpl(const SGD& spec) : spec_(spec) {
     if (!(spec.learning_rate >= 0)) {
-      throw ConfigError(fmt::format("[SGD] learning_rate; expected at least 0; got {}", spec.learning_rate));
+      throw ConfigError(
+          fmt::format("[SGD] learning_rate; expected at least 0; got {}", spec.learning_rate));
     }
     if (!(spec.momentum >= 0 && spec.momentum <= 1)) {
       throw ConfigError(fmt::format("[SGD] momentum; expected 0 to 1; got {}", spec.momentum));
@@ -47,7 +49,9 @@ class SgdImpl final : public OptimizerImpl {
     if (spec_.momentum == 0) return {};
     return {"momentum"};
   }
-  std::shared_ptr<const Op> update_op() const override { return std::make_shared<SgdUpdate>(spec_); }
+  std::shared_ptr<const Op> update_op() const override {
+    return std::make_shared<SgdUpdate>(spec_);
+  }
 
  private:
   SGD spec_;
@@ -55,6 +59,8 @@ class SgdImpl final : public OptimizerImpl {
 
 }  // namespace
 
-OptimizerPtr make_optimizer(const SGD& spec) { return std::make_shared<SgdImpl>(spec); }
+OptimizerPtr make_optimizer(const SGD& spec) {
+  return std::make_shared<SgdImpl>(spec);
+}
 
 }  // namespace surefit

@@ -39,8 +39,8 @@ struct Result {
 };
 
 // All parts, over pieces of `step` samples and single blocks if `cut`.
-Result run(const KernelTable& k, const Problem& p, bool residual, bool relu, std::int64_t step,
-           bool cut) {
+Result run(const KernelTable& k, const Problem& p, bool residual, Activation activation,
+           std::int64_t step, bool cut) {
   Result r{poison(p.c8),
            poison(p.c8),
            Floats(p.channels, 0.5f),
@@ -87,19 +87,20 @@ Result run(const KernelTable& k, const Problem& p, bool residual, bool relu, std
                             .beta = p.beta.data(),
                             .residual = residual ? p.residual.data() : nullptr,
                             .residual_stride = p.sample,
-                            .relu = relu,
+                            .activation = activation,
                             .dst = r.y.data(),
                             .dst_stride = p.sample},
          bn.apply);
-  const float* y = relu ? r.y.data() : nullptr;
+  const float* y = r.y.data();
   pieces(BatchNormBackwardStatsArgs{.channels = p.channels,
                                     .pixels = p.pixels,
                                     .src = p.x.data(),
                                     .src_stride = p.sample,
                                     .diff_dst = p.dy.data(),
                                     .diff_dst_stride = p.sample,
-                                    .relu_dst = y,
-                                    .relu_dst_stride = p.sample,
+                                    .activation = activation,
+                                    .dst = y,
+                                    .dst_stride = p.sample,
                                     .mean = r.mean.data(),
                                     .inv_std = r.inv_std.data(),
                                     .partials = partials.data()},
@@ -118,8 +119,9 @@ Result run(const KernelTable& k, const Problem& p, bool residual, bool relu, std
                                     .src_stride = p.sample,
                                     .diff_dst = p.dy.data(),
                                     .diff_dst_stride = p.sample,
-                                    .relu_dst = y,
-                                    .relu_dst_stride = p.sample,
+                                    .activation = activation,
+                                    .dst = y,
+                                    .dst_stride = p.sample,
                                     .mean = r.mean.data(),
                                     .inv_std = r.inv_std.data(),
                                     .gamma = p.gamma.data(),
@@ -133,7 +135,7 @@ Result run(const KernelTable& k, const Problem& p, bool residual, bool relu, std
   return r;
 }
 
-void check(const Problem& p, const Result& r, bool residual, bool relu, double offset) {
+void check(const Problem& p, const Result& r, bool residual, Activation activation, double offset) {
   const std::int64_t total = p.samples * p.pixels;
   const double count = static_cast<double>(total);
   // One rounding of the mean costs eps * |mean| / std in y; everything else a few eps.
@@ -154,9 +156,12 @@ void check(const Problem& p, const Result& r, bool residual, bool relu, double o
     for (std::int64_t i = 0; i < total; ++i) {
       const double hat = (p.x[at(i)] - mean) * inv;
       double want = hat * p.gamma[c] + p.beta[c] + (residual ? p.residual[at(i)] : 0.0f);
-      if (relu) want = std::max(want, 0.0);
+      if (activation != Activation::kLinear) want = std::max(want, 0.0);
+      if (activation == Activation::kRelu6) want = std::min(want, 6.0);
       ASSERT_LE(std::fabs(r.y[at(i)] - want), eps * (2 + std::fabs(hat)) * inv);
-      const double d = relu && r.y[at(i)] <= 0 ? 0.0 : p.dy[at(i)];
+      const bool cut = activation != Activation::kLinear &&
+                       (r.y[at(i)] <= 0 || (activation == Activation::kRelu6 && r.y[at(i)] >= 6));
+      const double d = cut ? 0.0 : p.dy[at(i)];
       ASSERT_EQ(r.dres[at(i)], d);
       dbeta += d, dgamma += d * hat;
     }
@@ -179,10 +184,11 @@ TEST_P(BatchNormTest, MatchesDoubleAndAnySplitGivesTheSameBits) {
       for (const float offset : {0.0f, 100.0f}) {  // a mean far from 0 must not eat the variance
         const Problem p = make(channels, pixels, 5, offset);
         for (const bool residual : {false, true})
-          for (const bool relu : {false, true}) {
-            const Result whole = run(k(), p, residual, relu, 5, false),
-                         cut = run(k(), p, residual, relu, 2, true);
-            check(p, whole, residual, relu, offset);
+          for (const Activation activation :
+               {Activation::kLinear, Activation::kRelu, Activation::kRelu6}) {
+            const Result whole = run(k(), p, residual, activation, 5, false),
+                         cut = run(k(), p, residual, activation, 2, true);
+            check(p, whole, residual, activation, offset);
             expect_same_bits(whole.y, cut.y);
             expect_same_bits(whole.dx, cut.dx);
             expect_same_bits(whole.dgamma, cut.dgamma);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs, dense layers and changes of shape.
+#pragma once
+
+#include "surefit/layers/spec.hpp"
+
+namespace surefit {
+
+// The entry point of a model: shape without the batch.
+struct InputLayer {
+  std::vector<std::int64_t> shape = {};
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "InputLayer";
+  static constexpr auto fields() { return std::tuple{SpecField{"shape", &InputLayer::shape}}; }
+};
+LayerPtr make_layer(const InputLayer&);
+
+// y = x kernel + bias over the last axis.
+struct Dense {
+  int units = 0;
+  std::string activation = "linear";
+  bool use_bias = true;
+  Object kernel_initializer = {"GlorotUniform"};
+  Object bias_initializer = {"Zeros"};
+  std::optional<Object> kernel_regularizer = {}, bias_regularizer = {}, activity_regularizer = {};
+  std::optional<Object> kernel_constraint = {}, bias_constraint = {};
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Dense";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"units", &Dense::units},
+                      SpecField{"activation", &Dense::activation},
+                      SpecField{"use_bias", &Dense::use_bias},
+                      SpecField{"kernel_initializer", &Dense::kernel_initializer},
+                      SpecField{"bias_initializer", &Dense::bias_initializer},
+                      SpecField{"kernel_regularizer", &Dense::kernel_regularizer},
+                      SpecField{"bias_regularizer", &Dense::bias_regularizer},
+                      SpecField{"activity_regularizer", &Dense::activity_regularizer},
+                      SpecField{"kernel_constraint", &Dense::kernel_constraint},
+                      SpecField{"bias_constraint", &Dense::bias_constraint}};
+  }
+};
+LayerPtr make_layer(const Dense&);
+
+// (h, w, c) -> (h w c,), in Keras's order; moves no memory.
+struct Flatten {
+  std::string data_format = "channels_last";
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Flatten";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"data_format", &Flatten::data_format}};
+  }
+};
+LayerPtr make_layer(const Flatten&);
+
+}  // namespace surefit

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/layers/convolution.hpp"
+#include "nn/ops/conv_transpose.hpp"
+
+namespace surefit {
+namespace {
+
+class Conv2DTransposeImpl final : public LayerImpl {
+ public:
+  explicit Conv2DTransposeImpl(const Conv2DTranspose& spec) : spec_(spec) {
+    check_filters(spec);
+    require_channels_last(spec.data_format);
+    check_activation(spec.activation);
+    require_absent("kernel_regularizer", spec.kernel_regularizer);
+    require_absent("bias_regularizer", spec.bias_regularizer);
+    require_absent("activity_regularizer", spec.activity_regularizer);
+    require_absent("kernel_constraint", spec.kernel_constraint);
+    require_absent("bias_constraint", spec.bias_constraint);
+  }
+
+  Shape infer(std::span<const Shape> inputs) const override {
+    require_inputs(inputs, 1, 3, "a picture (height, width, channels)");
+    const kernels::ConvShape s = transposed(inputs[0]);
+    return Shape{s.h, s.w, s.ic};
+  }
+
+  ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
+    const kernels::ConvShape s = transposed(builder.type(inputs[0]).shape);
+    // The gradient of Winograd's weights lives in another domain; direct kernels serve both ways.
+    ConvPolicy policy = builder.conv_policy();
+    policy.winograd = false;
+    const ConvAlgorithm algorithm = choose_algorithm(s, Layout::kBlocked, policy);
+    const ValueId kernel = builder.parameter({.name = "kernel",
+                                              .shape = Shape{s.kh, s.kw, s.ic, s.oc},
+                                              .initializer = spec_.kernel_initializer,
+                                              .packing = conv_kernel_packing(s, algorithm)});
+    const ValueId bias = bias_parameter(builder, spec_, s.ic);
+    return emit_activation(builder, spec_.activation,
+                           emit_conv_transpose(builder, s, algorithm, inputs[0], kernel, bias));
+  }
+
+ private:
+  // Pixels that `in` of them spread to.
+  std::int64_t spread(std::int64_t in, int kernel, int stride, int dilation) const {
+    if (kernel < 1 || stride < 1 || dilation < 1) {
+      throw ConfigError(
+          fmt::format("kernel_size, strides and dilation_rate; expected at least 1; got {}, {}, {}",
+                      kernel, stride, dilation));
+    }
+    const std::int64_t reach = std::int64_t{kernel - 1} * dilation + 1;
+    const std::int64_t more =
+        spec_.padding == "same" ? 0 : std::max<std::int64_t>(reach - stride, 0);
+    const std::int64_t out = in * stride + more;
+    if (out > 1 << 24) throw ConfigError(fmt::format("{} output pixels a side are too many", out));
+    return out;
+  }
+
+  // The convolution that leads from this layer's output to its input.
+  kernels::ConvShape transposed(const Shape& input) const {
+    if (dilated_and_strided()) {
+      throw ConfigError("dilation_rate and strides; expected one of them to be 1");
+    }
+    const Shape output = {
+        spread(input[0], spec_.kernel_size.h, spec_.strides.h, spec_.dilation_rate.h),
+        spread(input[1], spec_.kernel_size.w, spec_.strides.w, spec_.dilation_rate.w),
+        spec_.filters};
+    kernels::ConvShape s = conv_shape(output, spec_, static_cast<int>(input[2]), 1);
+    // A stride beyond the kernel leaves pixels at the end that no window reaches: zero, but there.
+    s.oh = static_cast<int>(input[0]);
+    s.ow = static_cast<int>(input[1]);
+    return s;
+  }
+  bool dilated_and_strided() const {
+    const bool dilated = spec_.dilation_rate.h > 1 || spec_.dilation_rate.w > 1;
+    return dilated && (spec_.strides.h > 1 || spec_.strides.w > 1);
+  }
+  Conv2DTranspose spec_;
+};
+
+}  // namespace
+
+LayerPtr make_layer(const Conv2DTranspose& spec) {
+  return std::make_shared<Conv2DTransposeImpl>(spec);
+}
+
+}  // namespace surefit

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes around a convolution between blocked pictures, one factory each; layers use emit_conv.
+#pragma once
+
+#include "engine/kernels/conv_winograd.hpp"
+#include "nn/ops/conv.hpp"
+
+namespace surefit {
+
+// Kernel -> transformed weights U; its gradient leads back from the transformed domain.
+std::shared_ptr<const Op> make_winograd_weights_op(const kernels::ConvShape& shape,
+                                                   kernels::WinogradDirection direction);
+std::size_t winograd_count(const kernels::ConvShape& shape, kernels::WinogradDirection direction);
+
+// Kernel -> what make_conv_backward_data_op reads as weights; null where that is the kernel itself.
+std::shared_ptr<const Op> make_backward_weights_form_op(const kernels::ConvShape& shape,
+                                                        ConvAlgorithm algorithm);
+// (gradient of the output, prepared weights) -> gradient of the picture, of this type.
+std::shared_ptr<const Op> make_conv_backward_data_op(const kernels::ConvShape& shape,
+                                                     ConvAlgorithm algorithm,
+                                                     const ValueType& picture);
+// (picture, gradient of the output) -> gradient of the kernel.
+std::shared_ptr<const Op> make_conv_backward_weights_op(const kernels::ConvShape& shape,
+                                                        ConvAlgorithm algorithm);
+// Gradient of a blocked picture -> its sum per channel over pixels and samples.
+std::shared_ptr<const Op> make_bias_gradient_op(std::int64_t channels, std::int64_t pixels);
+// (picture, weights, [bias]) and, where the weights are a transform of it, the kernel last.
+std::shared_ptr<const Op> make_blocked_conv_op(const kernels::ConvShape& shape,
+                                               ConvAlgorithm algorithm, bool bias);
+
+}  // namespace surefit
