@@ -142,7 +142,7 @@ void warm_up_worker(const Node& top, Worker& worker) {
   const Node& samples = batch ? batch->input() : top;
   if (!samples.random_access()) return;
   const Trial trial = trial_of(samples);
-  try_samples(trial, trial.source.heaviest(kTrials), worker);
+  try_samples(trial, trial.source.heaviest(kTrials / 2), worker);
   worker.forget_times();
 }
 
