@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks into training, as Keras's callbacks: they read the logs, may ask to stop or change the learning rate, and never
-// touch tensors. They run in list order on the training thread; an exception ends training cleanly.
+// Hooks into training, as Keras's callbacks: they read the logs, may ask to stop or change the
+// learning rate, and never touch tensors. They run in list order on the training thread; an
+// exception ends training cleanly.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,10 @@ class TrainState {
   virtual std::int64_t step() const = 0;             // optimizer steps done, over all epochs
   virtual std::int64_t steps_per_epoch() const = 0;  // 0 where only running tells
   virtual double images_per_second() const = 0;      // of the current epoch so far
+  // Of the time since the first step: spent on preparing batches, and of that with cores idle (0
+  // ... 1).
+  virtual double input_share() const { return 0; }
+  virtual double input_stall() const { return 0; }
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double value) = 0;
   virtual void request_stop(const std::string& reason) = 0;

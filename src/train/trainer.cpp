@@ -19,6 +19,19 @@ int threads_of(const FitOptions& options) {
   return options.threads > 0 ? options.threads : default_threads();
 }
 
+data::ReaderOptions feed_options(const FitOptions& options, int threads) {
+  return {.seed = options.seed, .threads = threads, .input = options.input};
+}
+
+// For data that are gone through once, or beside the training data: no cache, and a budget of their
+// own.
+data::ReaderOptions once_options(const FitOptions& options, int threads) {
+  data::ReaderOptions reader = feed_options(options, threads);
+  reader.input.cache = CacheMode::kOff;
+  reader.input.budget_bytes = kPlannedBytes;
+  return reader;
+}
+
 ConvPolicy policy_of(const FitOptions& options) {
   return {.winograd = options.winograd, .onednn = options.onednn};
 }
@@ -96,7 +109,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
       pool_(threads_of(options), prepare_compute_thread),
       train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain,
                      policy_of(options)),
-      train_feed_(train_program_, model.network, train, options.seed, pool_.threads()),
+      train_feed_(train_program_, model.network, train, feed_options(options, pool_.threads())),
       scores_(model.compiled->metrics, ""),
       validation_scores_(model.compiled->metrics, "val_") {
   if (options.epochs < 1)
@@ -117,7 +130,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
         model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options));
     validation_feed_ =
         std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
-                               options.seed, pool_.threads(), "validation data");
+                               once_options(options, pool_.threads()), "validation data");
     plan_options.batch = validation_feed_->batch();
     validation_plan = choose_plan(validation_program_->graph(), plan_options);
     arena_bytes = std::max(arena_bytes, validation_plan->arena_bytes);
@@ -253,7 +266,7 @@ Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions
   ThreadPool pool(threads_of(options), prepare_compute_thread);
   const Compiled& compiled = model.require_compiled("evaluate");
   const Program program(model.network, &compiled, Program::Purpose::kEvaluate, policy_of(options));
-  Feed feed(program, model.network, batches, options.seed, pool.threads());
+  Feed feed(program, model.network, batches, once_options(options, pool.threads()));
   Plan plan = choose_plan(
       program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
@@ -276,7 +289,7 @@ Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions
 Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOptions& options) {
   ThreadPool pool(threads_of(options), prepare_compute_thread);
   const Program program(model.network, nullptr, Program::Purpose::kPredict, policy_of(options));
-  Feed feed(program, model.network, batches, options.seed, pool.threads());
+  Feed feed(program, model.network, batches, once_options(options, pool.threads()));
   Plan plan = choose_plan(
       program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
   auto arena = std::make_shared<Arena>(plan.arena_bytes);

@@ -26,6 +26,8 @@ class Trainer final : public TrainState {
   std::int64_t step() const override { return static_cast<std::int64_t>(model_.iterations); }
   std::int64_t steps_per_epoch() const override;
   double images_per_second() const override;
+  double input_share() const override { return train_feed_.reader().input_share(); }
+  double input_stall() const override { return train_feed_.reader().stall_share(); }
   double learning_rate() const override { return model_.learning_rate; }
   void set_learning_rate(double value) override { model_.learning_rate = value; }
   void request_stop(const std::string& reason) override;

@@ -50,6 +50,12 @@ void add_memory(Line& line) {
   line.add(" - {:.0f} MiB", static_cast<double>(read_process_memory().resident_bytes) / 0x1p20);
 }
 
+// Only where it matters: networks that train slower than their data come are the rule.
+void add_input(Line& line, const TrainState& state) {
+  if (state.input_share() > 0.01) line.add(" - input {:.0f}%", state.input_share() * 100);
+  if (state.input_stall() > 0.01) line.add(" (stall {:.0f}%)", state.input_stall() * 100);
+}
+
 std::size_t terminal_columns() {
   winsize size{};
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 100;
@@ -107,6 +113,7 @@ class TerminalProgress final : public Callback {
     line_.add(" - {:.0f} img/s", state.images_per_second());
     line_.add_logs(logs);
     add_memory(line_);
+    add_input(line_, state);
     if (!done)
       line_.truncate(columns);  // a wrapped line cannot be drawn over; the last one may wrap
     line_.add("\x1b[K");
@@ -126,6 +133,7 @@ class PlainProgress final : public Callback {
              monotonic_seconds() - started_, state.images_per_second());
     line.add_logs(logs);
     add_memory(line);
+    add_input(line, state);
     line.add("\n");
     line.write(STDERR_FILENO);
   }
@@ -169,8 +177,11 @@ class JsonProgress final : public Callback {
       }
       if (open) line.add("}}");
     }
-    line.add(",\"images_per_s\":{:.1f},\"memory_bytes\":{}}}\n", state.images_per_second(),
-             read_process_memory().resident_bytes);
+    line.add(
+        ",\"images_per_s\":{:.1f},\"input_share\":{:.4f},\"input_stall\":{:.4f},\"memory_bytes\":{}"
+        "}}\n",
+        state.images_per_second(), state.input_share(), state.input_stall(),
+        read_process_memory().resident_bytes);
     line.write(STDOUT_FILENO);
   }
   double next_ = 0;
