@@ -20,18 +20,6 @@ void ModelOptions::add_to(CLI::App& app) {
   app.add_option("--classes", classes, "number of classes of a zoo model");
 }
 
-void DataOptions::add_to(CLI::App& app, bool with_validation) {
-  app.add_option("--data", data,
-                 "fashion-mnist, idx:DIR, npz:FILE, synthetic:HxWxC,CLASSES,COUNT or synthetic-masks:...")
-      ->required();
-  if (with_validation)
-    app.add_option("--validation", validation, "data to validate on after each epoch");
-  app.add_option("--batch-size", batch_size, "samples per step")->capture_default_str();
-  app.add_option("--threads", threads,
-                 "threads; any number gives the same bits (default: all cores)")
-      ->check(CLI::Range(1, 1024));
-}
-
 DataError name_source(const DataError& error, const DataOptions& options) {
   std::string text = error.what();
   for (const auto& [name, source] :

@@ -35,7 +35,7 @@ struct TrainOptions {
 
   void add_to(CLI::App& app) {
     model.add_to(app);
-    data.add_to(app, true);
+    data.add_to(app, DataUse::kTrain);
     app.add_option("--epochs", epochs, "passes over the data")->capture_default_str();
     app.add_option("--optimizer", optimizer,
                    "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9")
@@ -69,7 +69,7 @@ struct TrainOptions {
 Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffle) {
   Dataset data = samples;
   if (shuffle) data = data.shuffle(data.cardinality().value_or(10000));
-  return data.batch(static_cast<std::uint64_t>(options.data.batch_size));
+  return data.batch(static_cast<std::uint64_t>(options.data.batch_size)).prefetch();
 }
 
 // What was asked for, so that a run can be understood and repeated.
@@ -85,6 +85,8 @@ std::string config_json(const TrainOptions& options, const Arguments& arguments)
                {"metrics", options.metrics},
                {"seed", options.seed},
                {"shuffle", !options.no_shuffle},
+               {"resize", options.data.resize},
+               {"augment", options.data.augment},
                {"winograd", options.winograd},
                {"onednn", options.onednn}};
   return dump_json(json, 1) + "\n";
@@ -128,10 +130,11 @@ int train_verb(const Arguments& given) {
   if (!options.save.empty()) check_writable(options.save, "--save");
 
   Model model = options.model.make();
-  const Dataset samples = open_data(options.data.data, DataSplit::kTrain);
+  const Dataset samples = options.data.train_samples();
   const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
-  CompileOptions compile{.optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
-                         .loss = default_loss(model, samples)};
+  CompileOptions compile{
+      .optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
+      .loss = naming_sources(options.data, [&] { return default_loss(model, samples); })};
   if (!options.loss.empty()) {
     const NamedArguments loss = parse_named(options.loss, "--loss");
     compile.loss = Loss::from_config(loss.name, loss.arguments);
@@ -155,9 +158,9 @@ int train_verb(const Arguments& given) {
   fit.winograd = options.winograd;
   fit.onednn = options.onednn;
   fit.check_numerics = options.check_numerics;
+  fit.input = options.data.input(options.run, options.json);
   if (!options.data.validation.empty()) {
-    fit.validation_data =
-        batches(open_data(options.data.validation, DataSplit::kTest), options, false);
+    fit.validation_data = batches(options.data.validation_samples(), options, false);
   }
   options.run.choose_directory(options.model.model);
   const auto interruption = make_interruption(options.run.deadline_s());

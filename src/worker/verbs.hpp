@@ -14,5 +14,6 @@ int predict_verb(const Arguments& arguments);
 int summary_verb(const Arguments& arguments);
 int model_verb(const Arguments& arguments);
 int inspect_verb(const Arguments& arguments);
+int data_verb(const Arguments& arguments);
 
 }  // namespace surefit::worker

@@ -33,7 +33,8 @@ __attribute__((noinline)) void operator delete(void* memory, std::size_t) noexce
 __attribute__((noinline)) void operator delete(void* memory, std::align_val_t) noexcept {
   std::free(memory);
 }
-__attribute__((noinline)) void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+__attribute__((noinline)) void operator delete(void* memory, std::size_t,
+                                               std::align_val_t) noexcept {
   std::free(memory);
 }
 

@@ -50,8 +50,9 @@ TEST(Memory, NeverAboveBudgetForDataTenTimesLarger) {
   static_assert(std::uint64_t{kCount} * kSide * kSide * 3 > 10 * kBudget);
   const std::vector<Delivered> expected = run(dataset, 2, 2);
   ThreadPool pool(2);
-  BatchReader reader(dataset,
-                     {.seed = 5, .threads = 2, .budget_bytes = kBudget, .cache = CacheMode::kAuto});
+  BatchReader reader(
+      dataset,
+      {.seed = 5, .threads = 2, .input = {.cache = CacheMode::kAuto, .budget_bytes = kBudget}});
   Room room(reader);
   room.next(reader, pool);
   reader.seek(0, 0);

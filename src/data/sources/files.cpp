@@ -95,7 +95,26 @@ class Files final : public Node {
     return hash;
   }
 
-  std::vector<LedgerEntry> buffers() const override { return {{describe(), table_.bytes()}}; }
+  std::vector<LedgerEntry> buffers() const override {
+    return {{describe(), table_.bytes(), Residence::kSource}};
+  }
+
+  // The largest files hold the largest pictures, nearly always.
+  std::vector<std::uint64_t> heaviest(std::uint64_t count) const override {
+    std::vector<std::pair<std::int64_t, std::uint64_t>> sizes;
+    std::string path;
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      table_.path(i, path);
+      struct stat status {};
+      if (::stat(path.c_str(), &status) == 0) sizes.emplace_back(-status.st_size, i);
+    }
+    const auto kept = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(count, sizes.size()));
+    std::partial_sort(sizes.begin(), sizes.begin() + kept, sizes.end());
+    std::vector<std::uint64_t> indices;
+    for (std::ptrdiff_t i = 0; i < kept; ++i)
+      indices.push_back(sizes[static_cast<std::size_t>(i)].second);
+    return indices;
+  }
 
  private:
   FileTable table_;

@@ -64,7 +64,8 @@ class FieldSink final : public RowSink {
 
 class Decode final : public TransformOp {
  public:
-  using Function = void (*)(std::span<const std::byte>, const DecodeOptions&, RowSink&, Meter*);
+  using Function = void (*)(std::span<const std::byte>, const DecodeOptions&, RowSink&,
+                            DecoderMemory&);
   Decode(std::string name, Function function, DecodeOptions options)
       : name_(std::move(name)), function_(function), options_(options) {}
 
@@ -84,7 +85,7 @@ class Decode final : public TransformOp {
   void apply(Sample& sample, Random&, Worker& worker) const override {
     FieldSink sink(sample[0]);
     const std::string_view text = sample[0].text();  // stays readable while the picture is written
-    function_(std::as_bytes(std::span(text)), options_, sink, &worker.meter());
+    function_(std::as_bytes(std::span(text)), options_, sink, worker.decoder());
   }
 
  private:
@@ -95,13 +96,13 @@ class Decode final : public TransformOp {
 
 template <PictureFormat format>
 void decode_only(std::span<const std::byte> bytes, const DecodeOptions& options, RowSink& sink,
-                 Meter* meter) {
+                 DecoderMemory& memory) {
   if (format_of(bytes) != format) {
     throw DataError(fmt::format("expected {}; got {}",
                                 format == PictureFormat::kJpeg ? "JPEG" : "PNG",
                                 describe_format(bytes)));
   }
-  decode_picture(bytes, options, sink, meter);
+  decode_picture(bytes, options, sink, memory);
 }
 
 void require_size(std::int64_t height, std::int64_t width, const char* where) {
@@ -249,7 +250,7 @@ class LoadPicture final : public TransformOp {
       decode.cover_width = options_.width;
     }
     ResizeSink sink(options_, sample[0], worker);
-    decode_picture((*file)[0].bytes(), decode, sink, &worker.meter());
+    decode_picture((*file)[0].bytes(), decode, sink, worker.decoder());
   }
 
  private:
