@@ -48,24 +48,29 @@ void apply_steps(const std::vector<const Node*>& line, Sample& sample, Worker& w
   }
 }
 
-std::uint64_t indexed_need(const Node& samples, Worker& worker, const Meter& meter) {
+// Source and steps of samples that can be indexed; the steps are empty when they do not form a
+// line.
+struct Trial {
+  const Node& source;
+  std::vector<const Node*> line;
+};
+
+Trial trial_of(const Node& samples) {
+  std::vector<const Node*> line = line_of(samples);
+  return {line.empty() ? samples : *line.back(), std::move(line)};
+}
+
+void try_samples(const Trial& trial, std::span<const std::uint64_t> indices, Worker& worker) {
   Worker::Lease lease(worker);
-  std::vector<std::uint64_t> indices;
-  const std::vector<const Node*> line = line_of(samples);
-  const Node& source = line.empty() ? samples : *line.back();
-  if (const std::uint64_t size = source.size().value_or(0); size != kInfiniteCardinality) {
-    indices = source.heaviest(kTrials);
-    evenly_spaced(size, indices);
-  } else {
-    indices.push_back(0);
-  }
-  for (const std::uint64_t index : indices) {
+  const auto prepare = [&](std::uint64_t index) {
     try_sample([&] {
-      source.read({index, 0}, *lease, worker);
-      if (!line.empty()) apply_steps(line, *lease, worker);
+      trial.source.read({index, 0}, *lease, worker);
+      apply_steps(trial.line, *lease, worker);
     });
-  }
-  return meter.peak_bytes();
+  };
+  // There and back: a component has two blocks that take turns, and the largest must meet both.
+  std::for_each(indices.begin(), indices.end(), prepare);
+  std::for_each(indices.rbegin(), indices.rend(), prepare);
 }
 
 // Streams gather a batch (and filters a block) of samples before steps run on them.
@@ -124,7 +129,21 @@ std::uint64_t scratch_bytes(const Node& top, int workers, std::uint64_t batch_si
     const std::uint64_t held = std::max<std::uint64_t>(batch_size, 1) + 4 * threads + 4;
     return with_room(stream_need(samples, held, worker, meter));
   }
-  return threads * with_room(indexed_need(samples, worker, meter));
+  const Trial trial = trial_of(samples);
+  std::vector<std::uint64_t> indices = trial.source.heaviest(kTrials);
+  const std::uint64_t size = trial.source.size().value_or(0);
+  evenly_spaced(size == kInfiniteCardinality ? 1 : size, indices);
+  try_samples(trial, indices, worker);
+  return threads * with_room(meter.peak_bytes());
+}
+
+void warm_up_worker(const Node& top, Worker& worker) {
+  const Batch* batch = find_batch(top);
+  const Node& samples = batch ? batch->input() : top;
+  if (!samples.random_access()) return;
+  const Trial trial = trial_of(samples);
+  try_samples(trial, trial.source.heaviest(kTrials), worker);
+  worker.forget_times();
 }
 
 }  // namespace surefit::data

@@ -19,4 +19,7 @@ std::uint64_t bytes_of(const std::vector<LedgerEntry>& entries, Residence reside
 // are prepared.
 std::uint64_t scratch_bytes(const Node& top, int workers, std::uint64_t batch_size, Env& env);
 
+// Prepares the largest of them, so that `worker` has buffers for all that comes.
+void warm_up_worker(const Node& top, Worker& worker);
+
 }  // namespace surefit::data

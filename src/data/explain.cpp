@@ -58,8 +58,9 @@ std::string BatchReader::explain() const {
       samples / std::max(now.fill_seconds, 1e-9), workers_.size(),
       samples / std::max(now.elapsed_seconds, 1e-9));
   text += fmt::format(
-      "input:      {:.1f} % of the time went into preparing batches; cores idle meanwhile {:.1f} "
-      "%\n",
+      "input:      {:.1f} % of the time went into preparing batches, {:.1f} % into waiting for "
+      "files "
+      "and for the last thread\n",
       now.input_share() * 100, now.stall_share() * 100);
   if (slowest != nullptr && work > 0) {
     text += fmt::format("bottleneck: {}\n", slowest->name);

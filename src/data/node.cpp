@@ -96,7 +96,9 @@ Worker::Worker(std::uint64_t seed, Meter& meter, Env& env)
       meter_(&meter),
       env_(&env),
       resizer_(std::make_unique<StreamResizer>()),
-      decoder_(std::make_unique<DecoderMemory>(&meter)) {}
+      decoder_(std::make_unique<DecoderMemory>(&meter)) {
+  text_.reserve(1000);
+}
 Worker::~Worker() = default;
 Worker::Worker(Worker&&) noexcept = default;
 
@@ -106,8 +108,18 @@ void Worker::charge(std::uint32_t op, double seconds) {
   times_[op].seconds += seconds;
 }
 
+void Worker::forget_times() {
+  std::fill(times_.begin(), times_.end(), ServiceTime{});
+  io_seconds_ = 0;
+}
+
 Sample& Worker::lend() {
-  if (lent_ == samples_.size()) samples_.push_back(std::make_unique<Sample>(meter_));
+  constexpr std::size_t kUsualPath = 1000;
+  if (lent_ == samples_.size()) {
+    samples_.push_back(std::make_unique<Sample>(meter_));
+    samples_.back()->set_path(
+        std::string(kUsualPath, ' '));  // a longer path later must not allocate
+  }
   return *samples_[lent_++];
 }
 

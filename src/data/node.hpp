@@ -96,6 +96,7 @@ class Worker {
   double busy_until() const { return busy_until_; }
   void set_busy_until(double seconds) { busy_until_ = seconds; }
   const std::vector<ServiceTime>& times() const { return times_; }
+  void forget_times();
 
   // Set only on the first worker and only outside parallel work, because calls to the pool must not
   // nest.

@@ -161,9 +161,10 @@ OpenedData open_scheme(std::string_view spec, const OpenOptions& options) {
     if (comma != std::string::npos) paths.push_back(rest.substr(comma + 1));
     return without_names(open_npy(env, paths));
   }
-  if (scheme == "synthetic") return without_names(make_synthetic(rest, options.split));
+  if (scheme == "synthetic")
+    return without_names(make_synthetic(rest, options.split, SyntheticLabels::kClass));
   if (scheme == "synthetic-masks")
-    return without_names(make_synthetic(rest, options.split, true));
+    return without_names(make_synthetic(rest, options.split, SyntheticLabels::kMask));
   throw ConfigError(fmt::format("[data] unknown data '{}'; expected {}", spec, kDataSchemes));
 }
 

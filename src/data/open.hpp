@@ -31,12 +31,11 @@ struct OpenedData {
 
 // fashion-mnist, dir:FOLDER, csv:FILE, idx:FOLDER (MNIST's names; also mnist:), cifar10:FOLDER,
 // cifar100:FOLDER, npz:FILE (x and y, or x_train and y_train), npy:X.npy[,Y.npy],
-// synthetic:HxWxC,CLASSES,COUNT. Throws ConfigError for an unknown scheme, DataError for files that
-// are bad or missing.
+// synthetic:HxWxC,CLASSES,COUNT, synthetic-masks:... Throws ConfigError for an unknown scheme,
+// DataError for files that are bad or missing.
 inline constexpr std::string_view kDataSchemes =
     "fashion-mnist, dir:FOLDER, csv:FILE, idx:FOLDER, cifar10:FOLDER, cifar100:FOLDER, npz:FILE, "
-    "npy:X.npy,Y.npy, synthetic:HxWxC,CLASSES,COUNT or "
-    "synthetic-masks:HxWxC,CLASSES,COUNT";
+    "npy:X.npy,Y.npy, synthetic:HxWxC,CLASSES,COUNT or synthetic-masks:HxWxC,CLASSES,COUNT";
 OpenedData open_data(std::string_view spec, const OpenOptions& options = {});
 
 }  // namespace surefit::data

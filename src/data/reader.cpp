@@ -133,9 +133,8 @@ void BatchReader::place_cache(std::uint64_t room) {
 }
 
 void BatchReader::staff(ThreadPool& pool) {
-  const int threads =
-      options_.input.workers > 0 ? workers_wanted() : std::max(pool.threads(), options_.threads);
-  while (workers_.size() < static_cast<std::size_t>(threads)) {
+  // As many as were planned for, whatever the pool has.
+  while (workers_.size() < static_cast<std::size_t>(workers_wanted())) {
     Worker& worker = workers_.emplace_back(options_.seed, *meter_, *options_.env);
     worker.set_quarantine(quarantine_.get());
     worker.set_cache(cache_.get());
@@ -200,6 +199,8 @@ std::uint64_t BatchReader::fill_batch(std::span<const Slot> slots, std::span<std
   if (batch == nullptr) return fill_from_element(slots, ids, pool);
   if (samples_ == 0) {
     if (cache_) cache_->store().commit();
+    pool.parallel_for(workers_.size(),
+                      [&](std::size_t i, int) { warm_up_worker(*node_, workers_[i]); });
     batch->warm_up(at, slots, workers_);
   }
   const std::uint64_t count = batch->fill(at, slots, ids, team_);

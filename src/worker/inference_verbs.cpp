@@ -4,7 +4,7 @@
 #include "base/env.hpp"
 #include "interop/npy.hpp"
 #include "train/model_impl.hpp"
-#include "train/trainer.hpp"
+#include "train/inference.hpp"
 #include "worker/options.hpp"
 #include "worker/verbs.hpp"
 

@@ -62,11 +62,9 @@ class JsonProgress final : public Callback {
       }
       if (open) line.add("}}");
     }
-    line.add(
-        ",\"images_per_s\":{:.1f},\"input_share\":{:.4f},\"input_stall\":{:.4f},\"memory_bytes\":{}"
-        "}}\n",
-        state.images_per_second(), state.input_share(), state.input_stall(),
-        read_process_memory().resident_bytes);
+    line.add(",\"images_per_s\":{:.1f},\"input_share\":{:.4f},\"input_stall\":{:.4f}",
+             state.images_per_second(), state.input_share(), state.input_stall());
+    line.add(",\"memory_bytes\":{}}}\n", read_process_memory().resident_bytes);
     line.write(STDOUT_FILENO);
   }
   double next_ = 0;

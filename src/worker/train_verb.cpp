@@ -174,6 +174,7 @@ int train_verb(const Arguments& given) {
         make_recorder(options.run.run, model, config_json(options, arguments), options.run.resume);
     fit.callbacks.push_back(recorder.get());
   }
+  fit.input = options.data.input(options.run.run, options.json);
   options.run.apply(fit);
   const double started = monotonic_seconds();
   const History history = naming_sources(

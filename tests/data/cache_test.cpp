@@ -24,7 +24,7 @@ const RandomMapFunction kNoise = [](Sample& sample, Random& random) {
 };
 
 // Samples prepared before the first batch, to find out types and bytes.
-constexpr int kTrials = 12;
+constexpr int kTrials = 20;
 
 TEST(Cache, OnOrOffTheBatchesAreTheSame) {
   const std::vector<Delivered> expected =

@@ -37,7 +37,8 @@ std::array<std::int64_t, 5> parse_numbers(const std::string& text) {
 
 }  // namespace
 
-Dataset make_synthetic(const std::string& text, Split split, bool masks) {
+Dataset make_synthetic(const std::string& text, Split split, SyntheticLabels labels) {
+  const bool masks = labels == SyntheticLabels::kMask;
   const auto [height, width, channels, classes, count] = parse_numbers(text);
   const Shape shape{height, width, channels};
   const std::uint64_t offset = split == Split::kTrain ? 0 : std::uint64_t{1} << 40;
