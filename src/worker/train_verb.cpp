@@ -4,6 +4,7 @@
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
+#include "engine/kernels/table.hpp"
 #include "interop/json.hpp"
 #include "worker/interruption.hpp"
 #include "worker/options.hpp"
@@ -86,7 +87,8 @@ std::string config_json(const TrainOptions& options, const Arguments& arguments)
                {"seed", options.seed},
                {"shuffle", !options.no_shuffle},
                {"winograd", options.winograd},
-               {"onednn", options.onednn}};
+               {"onednn", options.onednn},
+               {"instruction_set", kernels::table().isa}};
   return dump_json(json, 1) + "\n";
 }
 
@@ -127,6 +129,8 @@ int train_verb(const Arguments& given) {
   }
   if (!options.save.empty()) check_writable(options.save, "--save");
 
+  options.run.choose_directory(options.model.model);
+  options.run.pin_instruction_set();
   Model model = options.model.make();
   const Dataset samples = open_data(options.data.data, DataSplit::kTrain);
   const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
@@ -159,19 +163,18 @@ int train_verb(const Arguments& given) {
     fit.validation_data =
         batches(open_data(options.data.validation, DataSplit::kTest), options, false);
   }
-  options.run.choose_directory(options.model.model);
   const auto interruption = make_interruption(options.run.deadline_s());
   fit.callbacks.push_back(interruption.get());
   fit.callbacks.push_back(make_progress(options.json    ? ProgressStyle::kJson
                                         : options.quiet ? ProgressStyle::kQuiet
                                                         : ProgressStyle::kAuto));
-  std::unique_ptr<Callback> recorder;
+  options.run.apply(fit);
+  std::unique_ptr<Callback> recorder;  // behind those that may refuse their options
   if (!options.run.run.empty()) {
     recorder =
         make_recorder(options.run.run, model, config_json(options, arguments), options.run.resume);
     fit.callbacks.push_back(recorder.get());
   }
-  options.run.apply(fit);
   const double started = monotonic_seconds();
   const History history = naming_sources(
       options.data, [&] { return model.fit(batches(samples, options, !options.no_shuffle), fit); });
