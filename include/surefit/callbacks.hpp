@@ -74,6 +74,10 @@ class TrainState {
   // is needed to go on.
   virtual void interrupt(const std::string& reason) = 0;
 
+  // Tells every callback, and so the user. For what does not stop a training: a file that cannot be
+  // written, say.
+  virtual void warn(const std::string& text) = 0;
+
   // Safetensors, written beside `path` and renamed over it.
   virtual void save_weights(const std::string& path) = 0;
   virtual void save_checkpoint(

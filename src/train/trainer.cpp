@@ -184,7 +184,7 @@ void Trainer::request_stop(const std::string& reason) {
 
 void Trainer::interrupt(const std::string& reason) {
   progress_.history.interrupted = true;
-  progress_.history.stop_reason = reason;
+  interruption_ = reason;
 }
 
 StepContext Trainer::context(std::int64_t samples) const {
@@ -198,11 +198,13 @@ StepContext Trainer::context(std::int64_t samples) const {
 
 History Trainer::run() {
   call(&Callback::on_train_begin);
+  checkpoints_->open();
   if (options_.resume && restore()) call(&Callback::on_resume);
   checkpoints_->begin();
   run_epochs();
   if (progress_.history.interrupted) {
     checkpoints_->save_now(*this, pool_);
+    progress_.history.stop_reason = interruption_;
     return std::move(progress_.history);
   }
   progress_.finished = true;

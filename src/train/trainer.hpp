@@ -45,6 +45,7 @@ class Trainer final : public TrainState {
   std::vector<std::string> log_names() const override;
   void request_stop(const std::string& reason) override;
   void interrupt(const std::string& reason) override;
+  void warn(const std::string& text) override { call(&Callback::on_warning, text); }
   void save_weights(const std::string& path) override { save_model_weights(model_, path); }
   void save_checkpoint(const std::string& path) override { checkpoints_->save_to(path, pool_); }
   void keep_weights(const Callback& owner) override { checkpoints_->tensors().keep(owner); }
@@ -84,7 +85,8 @@ class Trainer final : public TrainState {
   std::unique_ptr<Executable> train_executable_, validation_executable_;
   Scores scores_, validation_scores_;
   TrainProgress progress_;
-  bool mid_epoch_ = false;  // the epoch goes on where a checkpoint left it
+  std::string interruption_;  // why; no part of the state
+  bool mid_epoch_ = false;    // the epoch goes on where a checkpoint left it
   bool rolled_back_ = false;
   bool trained_ = false;  // anything, since the last save of a finished training
   double epoch_started_ = 0, epoch_images_ = 0, epoch_seconds_ = 0;
