@@ -1,18 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks into training, as Keras's callbacks: they read the logs, may ask to stop or change the learning rate, and never
-// touch tensors. They run in list order on the training thread; an exception ends training cleanly.
+// Hooks into training, as Keras's callbacks: they read the logs, may ask to stop, save or change
+// the learning rate, and never touch tensors. They run in list order on the training thread; an
+// exception ends training cleanly. What a callback must remember over a crash it names in
+// visit_state(); then a resumed run decides as one that never stopped.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "surefit/config.hpp"
 
 namespace surefit {
 
 // Named numbers in order: loss, metrics, val_loss, ...
 using Logs = std::vector<std::pair<std::string, double>>;
 const double* find_log(const Logs& logs, const std::string& name);
+
+// Per epoch: the number of each log, "loss", "accuracy", "val_loss", ...
+struct History {
+  std::vector<std::string> names;
+  std::vector<std::vector<double>> epochs;  // epochs[e][i] belongs to names[i]
+  std::string stop_reason = {};  // why training ended before its last epoch; empty where it did not
+  bool interrupted = false;  // stopped from outside (signal, deadline); resume goes on from there
+  const std::vector<double> series(const std::string& name) const;
+};
+
+class Callback;
 
 // What a callback may see and change of the run.
 class TrainState {
@@ -21,23 +40,242 @@ class TrainState {
   virtual std::int64_t epoch() const = 0;            // from 0
   virtual std::int64_t epochs() const = 0;           // asked for
   virtual std::int64_t step() const = 0;             // optimizer steps done, over all epochs
+  virtual std::int64_t epoch_step() const = 0;       // of them, in this epoch
   virtual std::int64_t steps_per_epoch() const = 0;  // 0 where only running tells
   virtual double images_per_second() const = 0;      // of the current epoch so far
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double value) = 0;
+  virtual const History& history() const = 0;  // of the epochs so far; at an epoch's end with it
+  virtual std::vector<std::string> log_names() const = 0;  // that an epoch's end will have
+  // Ends training: the epoch is closed as usual, with validation.
   virtual void request_stop(const std::string& reason) = 0;
+  // Ends training behind this step, as if it had not been asked for more; a checkpoint keeps what
+  // is needed to go on.
+  virtual void interrupt(const std::string& reason) = 0;
+
+  // Safetensors, written beside `path` and renamed over it.
+  virtual void save_weights(const std::string& path) = 0;
+  virtual void save_checkpoint(
+      const std::string& path) = 0;  // weights, optimizer and all other state
+  // One copy of the weights per callback whose keeps_weights() is true; it is part of the
+  // checkpoints.
+  virtual void keep_weights(const Callback& owner) = 0;
+  virtual void restore_weights(const Callback& owner) = 0;
+  // Back to the newest checkpoint of the run. False where there is none.
+  virtual bool roll_back() = 0;
 };
+
+// A checkpoint was written, or could not be.
+struct CheckpointEvent {
+  std::int64_t step = 0;
+  bool saved = false;
+  std::string problem = {};
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+};
+
+// Reads a callback's members out, or puts them back: one list serves both ways.
+class StateVisitor {
+ public:
+  virtual ~StateVisitor() = default;
+  virtual void field(std::string_view name, bool& value) = 0;
+  virtual void field(std::string_view name, std::int64_t& value) = 0;
+  virtual void field(std::string_view name, double& value) = 0;
+  virtual void field(std::string_view name, std::string& value) = 0;
+};
+
+// What to do about a loss that is not finite; the weights are still those from before the step.
+enum class OnBadLoss { kFail, kStop, kRollBack };
 
 class Callback {
  public:
   virtual ~Callback() = default;
   virtual void on_train_begin(TrainState&) {}
+  // Behind on_train_begin and visit_state, where training goes on from a checkpoint. Within an
+  // epoch, on_epoch_begin is not called again.
+  virtual void on_resume(TrainState&) {}
   virtual void on_epoch_begin(TrainState&) {}
   // Logs are the means over the epoch so far.
   virtual void on_train_batch_end(TrainState&, const Logs&) {}
   virtual void on_test_begin(TrainState&) {}
+  virtual void on_test_batch_end(TrainState&) {}
   virtual void on_epoch_end(TrainState&, const Logs&) {}
+  // Not called when training was interrupted.
   virtual void on_train_end(TrainState&) {}
+  virtual void on_checkpoint(TrainState&, const CheckpointEvent&) {}
+  // Something the user should know: a damaged checkpoint was skipped, the disk is full.
+  virtual void on_warning(TrainState&, const std::string&) {}
+  virtual OnBadLoss on_bad_loss(TrainState&, const std::string&) { return OnBadLoss::kFail; }
+
+  // Names the state in checkpoints; callbacks without state have no name.
+  virtual std::string_view state_name() const { return {}; }
+  virtual void visit_state(StateVisitor&) {}
+  virtual bool keeps_weights() const { return false; }
+};
+using CallbackPtr = std::shared_ptr<Callback>;
+
+// "epoch", or a number of steps.
+struct SaveFrequency {
+  std::int64_t steps = 0;  // 0: at the end of each epoch
+  constexpr SaveFrequency(std::int64_t count = 0)
+      : steps(count) {}             // NOLINT(google-explicit-constructor)
+  SaveFrequency(const char* text);  // NOLINT(google-explicit-constructor)
+};
+ConfigValue to_config(const SaveFrequency& value);
+void from_config(const ConfigValue& value, const std::string& where, SaveFrequency& out);
+
+// Saves weights, or the whole state, at the end of epochs or every `save_freq` steps. `filepath`
+// may hold {epoch} (from 1) and the names of logs, with Python's formats:
+// "w-{epoch:02d}-{val_loss:.2f}.safetensors".
+struct ModelCheckpoint {
+  std::string filepath = "";
+  std::string monitor = "val_loss";
+  bool save_best_only = false;
+  bool save_weights_only = false;  // false: a whole checkpoint, with optimizer and progress
+  std::string mode = "auto";       // min, max; auto: max for accuracies, else min
+  SaveFrequency save_freq = "epoch";
+  std::optional<double> initial_value_threshold = {};  // better than this to be saved at all
+  static constexpr std::string_view kClass = "ModelCheckpoint";
+  static constexpr auto fields() {
+    using S = ModelCheckpoint;
+    return std::tuple{SpecField{"filepath", &S::filepath},
+                      SpecField{"monitor", &S::monitor},
+                      SpecField{"save_best_only", &S::save_best_only},
+                      SpecField{"save_weights_only", &S::save_weights_only},
+                      SpecField{"mode", &S::mode},
+                      SpecField{"save_freq", &S::save_freq},
+                      SpecField{"initial_value_threshold", &S::initial_value_threshold}};
+  }
+};
+CallbackPtr make_callback(const ModelCheckpoint&);
+
+// Stops when the monitored number has not become better by more than `min_delta` for `patience`
+// epochs.
+struct EarlyStopping {
+  std::string monitor = "val_loss";
+  double min_delta = 0;
+  std::int64_t patience = 0;
+  std::string mode = "auto";
+  std::optional<double> baseline = {};  // waiting begins anew only when better than this, too
+  bool restore_best_weights = false;
+  std::int64_t start_from_epoch = 0;
+  static constexpr std::string_view kClass = "EarlyStopping";
+  static constexpr auto fields() {
+    using S = EarlyStopping;
+    return std::tuple{SpecField{"monitor", &S::monitor},
+                      SpecField{"min_delta", &S::min_delta},
+                      SpecField{"patience", &S::patience},
+                      SpecField{"mode", &S::mode},
+                      SpecField{"baseline", &S::baseline},
+                      SpecField{"restore_best_weights", &S::restore_best_weights},
+                      SpecField{"start_from_epoch", &S::start_from_epoch}};
+  }
+};
+CallbackPtr make_callback(const EarlyStopping&);
+
+// Multiplies the learning rate by `factor` when the monitored number has not become better for
+// `patience` epochs.
+struct ReduceLROnPlateau {
+  std::string monitor = "val_loss";
+  double factor = 0.1;
+  std::int64_t patience = 10;
+  std::string mode = "auto";
+  double min_delta = 1e-4;
+  std::int64_t cooldown = 0;  // epochs to wait after a change
+  double min_lr = 0;
+  static constexpr std::string_view kClass = "ReduceLROnPlateau";
+  static constexpr auto fields() {
+    using S = ReduceLROnPlateau;
+    return std::tuple{SpecField{"monitor", &S::monitor},     SpecField{"factor", &S::factor},
+                      SpecField{"patience", &S::patience},   SpecField{"mode", &S::mode},
+                      SpecField{"min_delta", &S::min_delta}, SpecField{"cooldown", &S::cooldown},
+                      SpecField{"min_lr", &S::min_lr}};
+  }
+};
+CallbackPtr make_callback(const ReduceLROnPlateau&);
+
+// Sets the learning rate at the beginning of each epoch: by `schedule`, or without one by
+// multiplying it by `factor` from epoch `start_from_epoch` (from 0) on.
+struct LearningRateScheduler {
+  std::function<double(std::int64_t epoch, double learning_rate)> schedule = {};
+  double factor = 1;
+  std::int64_t start_from_epoch = 0;
+  static constexpr std::string_view kClass = "LearningRateScheduler";
+  static constexpr auto fields() {
+    using S = LearningRateScheduler;
+    return std::tuple{SpecField{"factor", &S::factor},
+                      SpecField{"start_from_epoch", &S::start_from_epoch}};
+  }
+};
+CallbackPtr make_callback(const LearningRateScheduler&);
+
+// A loss that is not finite stops training without an error; the weights are those before the bad
+// step. With `rollbacks` training goes on from the newest checkpoint instead, that many times, at a
+// learning rate multiplied by `factor` each time. Which checkpoint is newest depends on the clock,
+// unless checkpoints are asked for by steps.
+struct TerminateOnNaN {
+  std::int64_t rollbacks = 0;
+  double factor = 0.5;
+  static constexpr std::string_view kClass = "TerminateOnNaN";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"rollbacks", &TerminateOnNaN::rollbacks},
+                      SpecField{"factor", &TerminateOnNaN::factor}};
+  }
+};
+CallbackPtr make_callback(const TerminateOnNaN&);
+
+// One line per epoch: epoch (from 0), then the logs by name. A resumed run leaves the same file as
+// one that never stopped.
+struct CSVLogger {
+  std::string filename = "";
+  std::string separator = ",";
+  bool append = false;  // behind what the file holds already
+  static constexpr std::string_view kClass = "CSVLogger";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"filename", &CSVLogger::filename},
+                      SpecField{"separator", &CSVLogger::separator},
+                      SpecField{"append", &CSVLogger::append}};
+  }
+};
+CallbackPtr make_callback(const CSVLogger&);
+
+// Progress on stderr: a live bar on a terminal, one line per epoch elsewhere.
+struct ProgbarLogger {
+  static constexpr std::string_view kClass = "ProgbarLogger";
+  static constexpr auto fields() { return std::tuple<>{}; }
+};
+CallbackPtr make_callback(const ProgbarLogger&);
+
+// Functions of your own. They keep no state over a crash.
+struct LambdaCallback {
+  std::function<void(TrainState&)> on_train_begin = {}, on_epoch_begin = {}, on_train_end = {};
+  std::function<void(TrainState&, const Logs&)> on_train_batch_end = {}, on_epoch_end = {};
+  static constexpr std::string_view kClass = "LambdaCallback";
+};
+CallbackPtr make_callback(const LambdaCallback&);
+
+using BuiltinCallbacks = TypeList<ModelCheckpoint, EarlyStopping, ReduceLROnPlateau,
+                                  LearningRateScheduler, TerminateOnNaN, CSVLogger, ProgbarLogger>;
+
+// Any callback: a spec, or an object of yours, which must live until fit() returns.
+class CallbackHandle {
+ public:
+  CallbackHandle(Callback* yours)
+      : callback_(CallbackPtr(), yours) {}  // NOLINT(google-explicit-constructor)
+  CallbackHandle(CallbackPtr shared)
+      : callback_(std::move(shared)) {}  // NOLINT(google-explicit-constructor)
+  template <typename Spec>
+  requires requires(const Spec& spec) { make_callback(spec); }
+  CallbackHandle(const Spec& spec)
+      : callback_(make_callback(spec)) {}  // NOLINT(google-explicit-constructor)
+  // By Keras's name, also in snake_case: "early_stopping". Throws ConfigError.
+  static CallbackHandle from_config(const std::string& name, const ConfigMap& config);
+
+  Callback* get() const { return callback_.get(); }
+  Callback* operator->() const { return callback_.get(); }
+
+ private:
+  CallbackPtr callback_;
 };
 
 }  // namespace surefit

@@ -28,32 +28,42 @@ struct CompileOptions {
 struct FitOptions {
   std::int64_t batch_size = 32;  // for arrays; a Dataset brings its own batches
   std::int64_t epochs = 1;
-  bool shuffle = true;           // for arrays: another order each epoch
-  std::optional<Dataset> validation_data = {};  // of batches, or of samples (then batched by batch_size)
-  std::vector<Callback*> callbacks = {};
-  std::uint64_t seed = 0;        // of shuffling and dropout
-  int threads = 0;               // 0: what the machine allows
-  std::int64_t max_steps = 0;    // over all epochs; 0: no limit
-  bool check_numerics = false;   // look for NaN and Inf behind every node (slow)
-  // 3x3 convolutions by Winograd's F(4x4, 3x3): about twice as fast, three to five times the rounding error.
+  bool shuffle = true;  // for arrays: another order each epoch
+  std::optional<Dataset> validation_data =
+      {};  // of batches, or of samples (then batched by batch_size)
+  std::vector<CallbackHandle> callbacks = {};
+  std::uint64_t seed = 0;       // of shuffling and dropout
+  int threads = 0;              // 0: what the machine allows
+  std::int64_t max_steps = 0;   // over all epochs; 0: no limit
+  bool check_numerics = false;  // look for NaN and Inf behind every node (slow)
+  // 3x3 convolutions by Winograd's F(4x4, 3x3): about twice as fast, three to five times the
+  // rounding error.
   bool winograd = false;
-  bool onednn = false;           // convolutions behind the first by oneDNN instead of our own kernels
+  bool onednn = false;  // convolutions behind the first by oneDNN instead of our own kernels
   // How the batch is cut; any value gives the same bits. 0: the planner decides.
   std::int64_t group = 0;
-};
 
-// Per epoch: the number of each log, "loss", "accuracy", "val_loss", ...
-struct History {
-  std::vector<std::string> names;
-  std::vector<std::vector<double>> epochs;  // epochs[e][i] belongs to names[i]
-  const std::vector<double> series(const std::string& name) const;
+  // Directory of the run; checkpoints go to its folder `checkpoints`. Empty: none are written.
+  std::string run = {};
+  // Go on from the newest valid checkpoint of `run`, or from the start where there is none. Without
+  // it, a run that has checkpoints is refused: nothing is ever overwritten.
+  bool resume = false;
+  bool adapt =
+      false;  // go on although model, data or numerics differ; what does not fit stays as it is
+  std::string checkpoint_every = "auto";  // or "30s", "500steps", "1epoch", "never"
+  int keep = 2;                           // checkpoints
+  // A copy of the state is written while training goes on. Without it training waits for the disk,
+  // in less memory.
+  bool checkpoint_staging = true;
 };
 
 class Model {
  public:
   // A functional model. Throws ConfigError when the symbols do not connect.
-  Model(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs, std::string name = "functional");
-  Model(const Symbol& input, const Symbol& output) : Model(std::vector{input}, std::vector{output}) {}
+  Model(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs,
+        std::string name = "functional");
+  Model(const Symbol& input, const Symbol& output)
+      : Model(std::vector{input}, std::vector{output}) {}
   // From Keras's JSON (model.to_json() of Keras 3). Throws ConfigError or DataError.
   static Model from_json(const std::string& text, const std::string& file = "model.json");
   static Model load(const std::string& path);
@@ -76,7 +86,8 @@ class Model {
 
   // Sets all parameters anew by their initializers; a new model has seed 0.
   void initialize(std::uint64_t seed);
-  // Safetensors with Keras's names and layouts. Loading is all or nothing; names, shapes and types must match.
+  // Safetensors with Keras's names and layouts. Loading is all or nothing; names, shapes and types
+  // must match.
   void save_weights(const std::string& path) const;
   void load_weights(const std::string& path);
   std::vector<std::string> parameter_names() const;

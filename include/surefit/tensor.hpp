@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays as users hold them: channels last, row-major, owned. Every access is checked: an index out of range is an
-// error, never corruption.
+// Arrays as users hold them: channels last, row-major, owned. Every access is checked: an index out
+// of range is an error, never corruption.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,70 @@
 
 namespace surefit {
 
-enum class DType : std::uint8_t { kFloat32, kFloat64, kFloat16, kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64, kBool };
+enum class DType : std::uint8_t {
+  kFloat32,
+  kFloat64,
+  kFloat16,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kBool
+};
 
-std::size_t size_of(DType dtype);            // bytes per element
-std::string_view name_of(DType dtype);       // "float32", as numpy and Keras say it
+std::size_t size_of(DType dtype);       // bytes per element
+std::string_view name_of(DType dtype);  // "float32", as numpy and Keras say it
 
 template <typename T>
 constexpr DType dtype_of();
-template <> constexpr DType dtype_of<float>() { return DType::kFloat32; }
-template <> constexpr DType dtype_of<double>() { return DType::kFloat64; }
-template <> constexpr DType dtype_of<std::int8_t>() { return DType::kInt8; }
-template <> constexpr DType dtype_of<std::int16_t>() { return DType::kInt16; }
-template <> constexpr DType dtype_of<std::int32_t>() { return DType::kInt32; }
-template <> constexpr DType dtype_of<std::int64_t>() { return DType::kInt64; }
-template <> constexpr DType dtype_of<std::uint8_t>() { return DType::kUInt8; }
-template <> constexpr DType dtype_of<std::uint16_t>() { return DType::kUInt16; }
-template <> constexpr DType dtype_of<std::uint32_t>() { return DType::kUInt32; }
-template <> constexpr DType dtype_of<std::uint64_t>() { return DType::kUInt64; }
-template <> constexpr DType dtype_of<bool>() { return DType::kBool; }
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::kFloat32;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::kFloat64;
+}
+template <>
+constexpr DType dtype_of<std::int8_t>() {
+  return DType::kInt8;
+}
+template <>
+constexpr DType dtype_of<std::int16_t>() {
+  return DType::kInt16;
+}
+template <>
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::kInt32;
+}
+template <>
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::kInt64;
+}
+template <>
+constexpr DType dtype_of<std::uint8_t>() {
+  return DType::kUInt8;
+}
+template <>
+constexpr DType dtype_of<std::uint16_t>() {
+  return DType::kUInt16;
+}
+template <>
+constexpr DType dtype_of<std::uint32_t>() {
+  return DType::kUInt32;
+}
+template <>
+constexpr DType dtype_of<std::uint64_t>() {
+  return DType::kUInt64;
+}
+template <>
+constexpr DType dtype_of<bool>() {
+  return DType::kBool;
+}
 
 // Extents of an array. An empty shape is a scalar.
 class Shape {
@@ -45,10 +91,10 @@ class Shape {
   std::size_t rank() const { return dims_.size(); }
   std::int64_t operator[](std::size_t axis) const;  // throws ConfigError when axis >= rank()
   std::span<const std::int64_t> dims() const { return dims_; }
-  std::size_t count() const;                        // number of elements
-  Shape drop_front() const;                         // without the first axis
+  std::size_t count() const;  // number of elements
+  Shape drop_front() const;   // without the first axis
   Shape prepend(std::int64_t extent) const;
-  std::string to_string() const;                    // "(28, 28, 1)"
+  std::string to_string() const;  // "(28, 28, 1)"
   bool operator==(const Shape&) const = default;
 
  private:
@@ -60,7 +106,9 @@ class Shape {
 class Tensor {
  public:
   Tensor() = default;
-  explicit Tensor(Shape shape, DType dtype = DType::kFloat32);  // zeros; throws SystemError when memory is refused
+  explicit Tensor(
+      Shape shape,
+      DType dtype = DType::kFloat32);  // zeros; throws SystemError when memory is refused
 
   template <typename T>
   static Tensor of(Shape shape, std::span<const T> values) {
@@ -100,7 +148,8 @@ class Tensor {
     return values<T>()[offset(index)];
   }
 
-  // Rows [begin, end) along the first axis, as numpy's x[begin:end] but without wrapping or clipping.
+  // Rows [begin, end) along the first axis, as numpy's x[begin:end] but without wrapping or
+  // clipping.
   Tensor slice(std::int64_t begin, std::int64_t end) const;
   Tensor reshape(Shape shape) const;
 

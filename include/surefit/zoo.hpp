@@ -9,7 +9,7 @@
 namespace surefit {
 
 struct ZooOptions {
-  Shape input = {};      // (height, width, channels); empty: the model's usual one
+  Shape input = {};          // (height, width, channels); empty: the model's usual one
   std::int64_t classes = 0;  // 0: the model's usual number
 };
 

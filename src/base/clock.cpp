@@ -15,8 +15,12 @@ double read_clock(clockid_t id) {
 
 }  // namespace
 
-double monotonic_seconds() { return read_clock(CLOCK_MONOTONIC); }
-double wall_seconds() { return read_clock(CLOCK_REALTIME); }
+double monotonic_seconds() {
+  return read_clock(CLOCK_MONOTONIC);
+}
+double wall_seconds() {
+  return read_clock(CLOCK_REALTIME);
+}
 
 std::string timestamp_for_names() {
   const std::time_t now = std::time(nullptr);

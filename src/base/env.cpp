@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/env.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 #include <utility>
 
 #include "base/check.hpp"
@@ -18,8 +17,8 @@ namespace surefit {
 namespace {
 
 [[noreturn]] void fail(const char* operation, const std::string& path, int error_number) {
-  throw SystemError(
-      fmt::format("[{}] cannot {}: {}", path, operation, std::strerror(error_number)), error_number);
+  throw SystemError(fmt::format("[{}] cannot {}: {}", path, operation, std::strerror(error_number)),
+                    error_number);
 }
 
 class PosixReadable final : public ReadableFile {
@@ -62,10 +61,13 @@ class PosixWritable final : public WritableFile {
 
   void preallocate(std::uint64_t bytes) override {
     if (bytes == 0) return;
-    // Some file systems cannot preallocate; then ENOSPC shows up at the write instead.
-    const int error = ::posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
-    if (error != 0 && error != EOPNOTSUPP && error != EINVAL) fail("reserve space for", path_, error);
-    if (error == 0 && ::ftruncate(fd_, 0) != 0) fail("truncate", path_, errno);
+    // The size stays 0, so that a reader never sees reserved bytes as data. Some file systems
+    // cannot reserve; then ENOSPC shows up at the write instead.
+    while (::fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
+      if (errno == EINTR) continue;
+      if (errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS) return;
+      fail("reserve space for", path_, errno);
+    }
   }
 
   void append(std::span<const std::byte> bytes) override {
@@ -125,7 +127,8 @@ class PosixEnv final : public Env {
     const int result = ::fsync(fd);
     const int error = errno;
     ::close(fd);
-    // Some file systems (overlay, network) refuse to sync directories; nothing more can be done there.
+    // Some file systems (overlay, network) refuse to sync directories; nothing more can be done
+    // there.
     if (result != 0 && error != EINVAL && error != EROFS) fail("sync directory", path, error);
   }
 
@@ -175,8 +178,8 @@ std::string directory_of(const std::string& path) {
 std::string read_file(Env& env, const std::string& path, std::uint64_t limit) {
   const auto file = env.open_read(path);
   if (file->size() > limit) {
-    throw DataError(fmt::format("[{}] file too large; expected at most {} bytes; got {}", path, limit,
-                                file->size()),
+    throw DataError(fmt::format("[{}] file too large; expected at most {} bytes; got {}", path,
+                                limit, file->size()),
                     path);
   }
   std::string text(file->size(), '\0');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files behind a seam, so that tests can inject faults and crashes at every operation. Errors are SystemError with
-// errno, naming path and operation.
+// Files behind a seam, so that tests can inject faults and crashes at every operation. Errors are
+// SystemError with errno, naming path and operation.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class WritableFile {
   virtual ~WritableFile() = default;                          // closes without syncing
   virtual void preallocate(std::uint64_t bytes) = 0;          // ENOSPC now rather than halfway
   virtual void append(std::span<const std::byte> bytes) = 0;  // all or throws
-  virtual void sync() = 0;                                    // fdatasync; a failure is final for this file
+  virtual void sync() = 0;  // fdatasync; a failure is final for this file
   virtual void close() = 0;
 };
 
@@ -47,10 +47,11 @@ class Env {
 };
 
 // Reads a whole file, at most `limit` bytes.
-std::string read_file(Env& env, const std::string& path, std::uint64_t limit = std::uint64_t{1} << 40);
+std::string read_file(Env& env, const std::string& path,
+                      std::uint64_t limit = std::uint64_t{1} << 40);
 
-// Writes beside `path`, syncs, renames over it and syncs the directory: readers see the old file or the new one,
-// and a failure leaves no partial file behind.
+// Writes beside `path`, syncs, renames over it and syncs the directory: readers see the old file or
+// the new one, and a failure leaves no partial file behind.
 void write_file_atomically(Env& env, const std::string& path,
                            const std::function<void(WritableFile&)>& write);
 

@@ -12,8 +12,8 @@ namespace surefit {
 Permutation::Permutation(std::uint64_t count, std::uint64_t seed, std::uint64_t epoch)
     : count_(count), seed_(seed), epoch_(epoch) {
   if (count <= table_.size()) {
-    // A Feistel network only makes even permutations, which shows in small ranges (chi-square over the orders of
-    // five: 305, limit 193). There a shuffled table is exact and just as small.
+    // A Feistel network only makes even permutations, which shows in small ranges (chi-square over
+    // the orders of five: 305, limit 193). There a shuffled table is exact and just as small.
     const Philox stream(seed, Purpose::kShuffle, 0, epoch, 0);
     for (std::uint64_t i = 0; i < count; ++i) table_[i] = static_cast<std::uint8_t>(i);
     for (std::uint64_t i = count; i > 1; --i) {

@@ -6,9 +6,9 @@
 
 namespace surefit {
 
-// A keyed bijection on [0, count): a perfect shuffle in O(1) memory. A Feistel network over the next even power of
-// two, walking cycles until the image falls inside the range (fewer than four steps on average); small ranges are
-// a shuffled table.
+// A keyed bijection on [0, count): a perfect shuffle in O(1) memory. A Feistel network over the
+// next even power of two, walking cycles until the image falls inside the range (fewer than four
+// steps on average); small ranges are a shuffled table.
 class Permutation {
  public:
   Permutation(std::uint64_t count, std::uint64_t seed, std::uint64_t epoch);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counter-based randomness: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
-// A number is a pure function of its key and counter, so nobody keeps generator state: the same bits under any
-// thread count, recompute or resume.
+// Counter-based randomness: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1,
+// 2, 3", SC'11). A number is a pure function of its key and counter, so nobody keeps generator
+// state: the same bits under any thread count, recompute or resume.
 #pragma once
 
 #include <array>
@@ -9,7 +9,14 @@
 
 namespace surefit {
 
-enum class Purpose : std::uint32_t { kInit = 1, kDropout = 2, kShuffle = 3, kAugment = 4, kNoise = 5, kTest = 6 };
+enum class Purpose : std::uint32_t {
+  kInit = 1,
+  kDropout = 2,
+  kShuffle = 3,
+  kAugment = 4,
+  kNoise = 5,
+  kTest = 6
+};
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
@@ -27,16 +34,17 @@ constexpr PhiloxBlock philox4x32_10(PhiloxBlock counter, std::uint32_t key0, std
   return counter;
 }
 
-// The random stream of one (seed, purpose, layer, step, sample); `block(i)` gives its i-th four words.
+// The random stream of one (seed, purpose, layer, step, sample); `block(i)` gives its i-th four
+// words.
 class Philox {
  public:
   constexpr Philox(std::uint64_t seed, Purpose purpose, std::uint32_t layer, std::uint64_t step,
                    std::uint64_t sample) {
     // Two rounds of mixing fold the wide coordinates into a 64-bit key and the upper counter words.
-    const PhiloxBlock mixed = philox4x32_10(
-        {static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32),
-         static_cast<std::uint32_t>(purpose), layer},
-        static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
+    const PhiloxBlock mixed =
+        philox4x32_10({static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32),
+                       static_cast<std::uint32_t>(purpose), layer},
+                      static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
     key0_ = mixed[0];
     key1_ = mixed[1];
     high0_ = static_cast<std::uint32_t>(sample) ^ mixed[2];

@@ -9,8 +9,9 @@
 namespace surefit {
 namespace {
 
-// Kernels of a step follow each other within microseconds; sleeping in between would cost more than the work.
-// About 50 us of spinning, then the futex. With more threads than cores a spinner only keeps another from working.
+// Kernels of a step follow each other within microseconds; sleeping in between would cost more than
+// the work. About 50 us of spinning, then the futex. With more threads than cores a spinner only
+// keeps another from working.
 constexpr int kSpins = 4000;
 
 inline void relax() {
@@ -51,10 +52,11 @@ ThreadPool::ThreadPool(int threads, const std::function<void()>& on_thread_start
       round_.fetch_add(1, std::memory_order_release);
       round_.notify_all();
       for (std::thread& worker : workers_) worker.join();
-      throw SystemError(fmt::format("[threads] cannot start thread {} of {}: {}; lower --threads or raise "
-                                    "the process limit (ulimit -u)",
-                                    thread + 1, threads, error.what()),
-                        error.code().value());
+      throw SystemError(
+          fmt::format("[threads] cannot start thread {} of {}: {}; lower --threads or raise "
+                      "the process limit (ulimit -u)",
+                      thread + 1, threads, error.what()),
+          error.code().value());
     }
   }
 }

@@ -15,7 +15,8 @@ namespace surefit {
 
 class ThreadPool {
  public:
-  // `on_thread_start` runs once on every pool thread and on the constructing thread before any work.
+  // `on_thread_start` runs once on every pool thread and on the constructing thread before any
+  // work.
   explicit ThreadPool(int threads, const std::function<void()>& on_thread_start = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -23,14 +24,18 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls task(index, thread) for every index in [0, count), each once, and returns when all are done. Allocates
-  // nothing. Which thread takes which index is not fixed: a task's result must depend on its index alone. Of the
-  // exceptions thrown, that of the lowest index is rethrown here. Calls must not nest.
+  // Calls task(index, thread) for every index in [0, count), each once, and returns when all are
+  // done. Allocates nothing. Which thread takes which index is not fixed: a task's result must
+  // depend on its index alone. Of the exceptions thrown, that of the lowest index is rethrown here.
+  // Calls must not nest.
   template <typename Task>
   void parallel_for(std::size_t count, const Task& task) {
-    run(count, [](const void* context, std::size_t index, int thread) {
-      (*static_cast<const Task*>(context))(index, thread);
-    }, &task);
+    run(
+        count,
+        [](const void* context, std::size_t index, int thread) {
+          (*static_cast<const Task*>(context))(index, thread);
+        },
+        &task);
   }
 
  private:
@@ -41,8 +46,8 @@ class ThreadPool {
 
   const int spins_;
   std::vector<std::thread> workers_;
-  // A round is published by raising `round_`; the fields below it are written before that and stay fixed until
-  // `busy_` returns to zero.
+  // A round is published by raising `round_`; the fields below it are written before that and stay
+  // fixed until `busy_` returns to zero.
   alignas(64) std::atomic<std::uint32_t> round_{0};
   Function function_ = nullptr;
   const void* context_ = nullptr;

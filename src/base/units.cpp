@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/units.hpp"
 
-#include <fmt/format.h>
-
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <fmt/format.h>
 
 #include "surefit/error.hpp"
 
@@ -24,7 +23,8 @@ bool take_number(std::string_view& text, double& value) {
 
 std::string_view take_unit(std::string_view& text) {
   std::size_t length = 0;
-  while (length < text.size() && std::isalpha(static_cast<unsigned char>(text[length])) != 0) ++length;
+  while (length < text.size() && std::isalpha(static_cast<unsigned char>(text[length])) != 0)
+    ++length;
   const std::string_view unit = text.substr(0, length);
   text.remove_prefix(length);
   return unit;
@@ -45,9 +45,9 @@ std::uint64_t parse_bytes(std::string_view text, std::string_view what) {
     if (unit == "T" || unit == "TiB" || unit == "TB") scale = 0x1p40;
   }
   if (scale == 0 || !text.empty() || value * scale >= 0x1p62) {
-    throw ConfigError(
-        fmt::format("[{}] not a size; expected a number with K, M or G such as 512M or 1.5G; got '{}'",
-                    what, original));
+    throw ConfigError(fmt::format(
+        "[{}] not a size; expected a number with K, M or G such as 512M or 1.5G; got '{}'", what,
+        original));
   }
   return static_cast<std::uint64_t>(std::llround(value * scale));
 }
@@ -72,8 +72,8 @@ double parse_duration(std::string_view text, std::string_view what) {
   }
   if (!good) {
     throw ConfigError(fmt::format(
-        "[{}] not a duration; expected numbers with s, m or h such as 90s or 11h50m; got '{}'", what,
-        original));
+        "[{}] not a duration; expected numbers with s, m or h such as 90s or 11h50m; got '{}'",
+        what, original));
   }
   return total;
 }

@@ -13,7 +13,7 @@ std::uint64_t parse_bytes(std::string_view text, std::string_view what);
 // "90s", "11h50m", "1d", "250ms". Seconds. Throws ConfigError naming `what`.
 double parse_duration(std::string_view text, std::string_view what);
 
-std::string format_bytes(std::uint64_t bytes);       // "1.21 GiB"
-std::string format_duration(double seconds);         // "1h 03m", "42s", "1.3s"
+std::string format_bytes(std::uint64_t bytes);  // "1.21 GiB"
+std::string format_duration(double seconds);    // "1h 03m", "42s", "1.3s"
 
 }  // namespace surefit

@@ -20,6 +20,7 @@ training
   predict    run a trained model
   summary    layers, shapes and parameters of a model
   model      write a model as Keras's JSON
+  inspect    what a checkpoint or weights file holds, verified
 
 supervision
   run        run any command under the guard:  surefit run -- python3 train.py

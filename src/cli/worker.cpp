@@ -12,6 +12,7 @@
 
 #include "surefit/error.hpp"
 
+#include "base/clock.hpp"
 #include "cli/verbs.hpp"
 #include "guard/supervisor.hpp"
 #include "run/run_directory.hpp"
@@ -81,9 +82,7 @@ bool has_flag(const Arguments& arguments, const std::string& name) {
 // did not.
 std::string run_directory_for(const Arguments& arguments) {
   if (has_flag(arguments, "--resume")) {
-    for (const RunSummary& run : list_runs("runs")) {
-      if (run.training) return run.path;
-    }
+    if (std::string newest = newest_training_run("runs"); !newest.empty()) return newest;
   }
   Arguments copy = arguments;
   const std::string model = take_option(copy, "--model").value_or("train");
@@ -124,6 +123,8 @@ int worker_verb(const std::string& verb, const Arguments& given) {
     arguments.emplace_back("--run");
     arguments.push_back(options.run_directory);
   }
+  // What --deadline counts from, also for a trainer that was brought back.
+  ::setenv("SUREFIT_STARTED", fmt::format("{:.3f}", wall_seconds()).c_str(), 1);
   options.command = {worker, verb};
   options.command.insert(options.command.end(), arguments.begin(), arguments.end());
   return guard::supervise(options);

@@ -5,8 +5,8 @@
 
 namespace surefit {
 
-// One anonymous mapping, committed when it is made: under overcommit a successful malloc proves nothing, and a death
-// at the first touch would come hours later and without a message.
+// One anonymous mapping, committed when it is made: under overcommit a successful malloc proves
+// nothing, and a death at the first touch would come hours later and without a message.
 class Arena {
  public:
   explicit Arena(std::size_t bytes);  // throws SystemError

@@ -4,27 +4,67 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "engine/kernels/table.hpp"
 
 namespace surefit {
+namespace {
 
-Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::shared_ptr<Arena> arena,
-                       const std::function<std::byte*(ValueId)>& persistent)
-    : graph_(graph), plan_(std::move(plan)), pool_(pool), arena_(std::move(arena)), persistent_(persistent) {
-  SUREFIT_CHECK(arena_->bytes() >= plan_.arena_bytes, "arena of {} bytes for a plan of {}", arena_->bytes(),
-                plan_.arena_bytes);
-  SUREFIT_CHECK(pool.threads() <= plan_.threads, "{} threads where the plan has room for {}", pool.threads(),
-                plan_.threads);
+void shrink(const float* from, std::size_t count, std::byte* to, const std::string& layer) {
+  const bool overflow = kernels::table().convert.float_to_half(
+      from, reinterpret_cast<std::uint16_t*>(to), static_cast<std::int64_t>(count));
+  if (overflow) {
+    throw NumericsError(
+        fmt::format("[{}] an activation is beyond 65504, the largest 16-bit float; train without "
+                    "--allow f16-activations, or normalise in front of this layer",
+                    layer));
+  }
+}
+
+void expand(const std::byte* from, std::size_t count, float* to) {
+  kernels::table().convert.half_to_float(reinterpret_cast<const std::uint16_t*>(from), to,
+                                         static_cast<std::int64_t>(count));
+}
+
+}  // namespace
+
+Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
+                       std::shared_ptr<Arena> arena,
+                       const std::function<std::byte*(ValueId)>& persistent,
+                       std::shared_ptr<SpillFile> file)
+    : graph_(graph),
+      plan_(std::move(plan)),
+      pool_(pool),
+      arena_(std::move(arena)),
+      file_(std::move(file)),
+      persistent_(persistent) {
+  SUREFIT_CHECK(plan_.file_bytes == 0 || (file_ && file_->bytes() >= plan_.file_bytes),
+                "a spill file of {} bytes", plan_.file_bytes);
+  SUREFIT_CHECK(arena_->bytes() >= plan_.arena_bytes, "arena of {} bytes for a plan of {}",
+                arena_->bytes(), plan_.arena_bytes);
+  SUREFIT_CHECK(pool.threads() <= plan_.threads, "{} threads where the plan has room for {}",
+                pool.threads(), plan_.threads);
   const auto memory = [&](const Buffer& buffer) {
     return buffer.persistent ? persistent(buffer.value) : arena_->base() + buffer.offset;
   };
   for (const Instance& instance : plan_.instances) {
     Bound bound;
+    bound.action = instance.action;
     bound.node = &graph.node(instance.node);
-    const auto inputs = graph.input_types(*bound.node);
-    const auto outputs = graph.output_types(*bound.node);
-    bound.traits = bound.node->op->traits(inputs, outputs);
-    bound.kernel = bound.node->op->bind(inputs, outputs, plan_.threads);
-    const auto operands = [&](const std::vector<int>& buffers, std::vector<Operand>& list, std::vector<bool>& is_group) {
+    if (bound.action == Action::kRun) {
+      const auto inputs = graph.input_types(*bound.node);
+      const auto outputs = graph.output_types(*bound.node);
+      bound.traits = bound.node->op->traits(inputs, outputs);
+      bound.kernel = bound.node->op->bind(inputs, outputs, plan_.threads);
+    } else {
+      const int moved = instance.outputs.empty() ? instance.inputs[0] : instance.outputs[0];
+      const ValueType& type =
+          graph.value(plan_.buffers[static_cast<std::size_t>(moved)].value).type;
+      bound.traits.role = type.batched ? BatchRole::kPerSample : BatchRole::kBatchFree;
+      bound.unit_bytes = type.stored_bytes();
+      bound.file_offset = instance.file_offset;
+    }
+    const auto operands = [&](const std::vector<int>& buffers, std::vector<Operand>& list,
+                              std::vector<bool>& is_group) {
       for (const int index : buffers) {
         const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(index)];
         list.push_back({memory(buffer), buffer.sample_bytes, 0});
@@ -39,7 +79,8 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::sha
       bound.thread_scratch_bytes = buffer.bytes / static_cast<std::size_t>(plan_.threads);
     }
     if (instance.shared_scratch != kNone) {
-      bound.shared_scratch = memory(plan_.buffers[static_cast<std::size_t>(instance.shared_scratch)]);
+      bound.shared_scratch =
+          memory(plan_.buffers[static_cast<std::size_t>(instance.shared_scratch)]);
     }
     bound_.push_back(std::move(bound));
   }
@@ -56,8 +97,8 @@ Operand Executable::operand(ValueId id) const {
 }
 
 void Executable::run(const StepContext& context, RunObserver* observer) {
-  SUREFIT_CHECK(context.samples >= 1 && context.samples <= plan_.batch, "{} samples in a plan for {}", context.samples,
-                plan_.batch);
+  SUREFIT_CHECK(context.samples >= 1 && context.samples <= plan_.batch,
+                "{} samples in a plan for {}", context.samples, plan_.batch);
   bool updating = false;
   for (const Segment& segment : plan_.segments) {
     for (std::int64_t begin = 0; begin < context.samples; begin += segment.group) {
@@ -73,19 +114,22 @@ void Executable::run(const StepContext& context, RunObserver* observer) {
           observer->before(*bound.node);
         }
         run_instance(bound, context, begin, end);
+        if (bound.action != Action::kRun) continue;
         if (observer != nullptr) observer->after(*bound.node, bound.outputs, begin, end);
       }
     }
   }
 }
 
-void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end) {
+void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin,
+                              std::int64_t end) {
   for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
     if (bound.input_is_group[i]) bound.inputs[i].first_sample = begin;
   }
   for (std::size_t i = 0; i < bound.outputs.size(); ++i) {
     if (bound.output_is_group[i]) bound.outputs[i].first_sample = begin;
   }
+  if (bound.action != Action::kRun) return move(bound, begin, end);
   const auto blocks = static_cast<std::size_t>(bound.traits.blocks);
   const std::int64_t samples = end - begin;
   // Samples are split evenly over the threads before tasks grow to the size the kernel likes best.
@@ -106,10 +150,42 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     task.block = static_cast<int>(index % blocks);
     task.thread = thread;
     if (bound.thread_scratch != nullptr) {
-      task.thread_scratch = bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
+      task.thread_scratch =
+          bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
     }
     task.shared_scratch = bound.shared_scratch;
     bound.kernel->run(task);
+  });
+}
+
+// In pieces of a megabyte, so that all threads have a share.
+void Executable::move(Bound& bound, std::int64_t begin, std::int64_t end) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  if (bound.traits.role == BatchRole::kBatchFree) begin = 0, end = 1;
+  const std::size_t bytes = bound.unit_bytes * static_cast<std::size_t>(end - begin);
+  const std::size_t file_at =
+      bound.file_offset + static_cast<std::size_t>(begin) * bound.unit_bytes;
+  // The samples of a buffer lie one behind the other.
+  std::byte* const from = bound.inputs.empty() ? nullptr : bound.inputs[0].at<std::byte>(begin);
+  std::byte* const to = bound.outputs.empty() ? nullptr : bound.outputs[0].at<std::byte>(begin);
+  pool_.parallel_for((bytes + kPiece - 1) / kPiece, [&](std::size_t index, int) {
+    const std::size_t at = index * kPiece, size = std::min(kPiece, bytes - at);
+    switch (bound.action) {
+      case Action::kRun:
+        break;
+      case Action::kSpill:
+        file_->write(from + at, size, file_at + at);
+        break;
+      case Action::kFetch:
+        file_->read(to + at, size, file_at + at);
+        break;
+      case Action::kShrink:
+        shrink(reinterpret_cast<float*>(from + at), size / 4, to + at / 2, bound.node->layer);
+        break;
+      case Action::kExpand:
+        expand(from + at / 2, size / 4, reinterpret_cast<float*>(to + at));
+        break;
+    }
   });
 }
 

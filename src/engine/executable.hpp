@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.hpp"
 #include "engine/arena.hpp"
+#include "engine/spill_file.hpp"
 #include "graph/graph.hpp"
 #include "plan/plan.hpp"
 
@@ -19,33 +20,42 @@ class RunObserver {
   virtual ~RunObserver() = default;
   virtual void before(const Node&) {}
   // Samples [begin, end) of the node's outputs are now in memory.
-  virtual void after(const Node&, std::span<const Operand> outputs, std::int64_t begin, std::int64_t end) {
+  virtual void after(const Node&, std::span<const Operand> outputs, std::int64_t begin,
+                     std::int64_t end) {
     (void)outputs, (void)begin, (void)end;
   }
-  // Called once, when everything is computed that the updates rest on and nothing persistent has changed yet: to throw
-  // here leaves the model as it was.
+  // Called once, when everything is computed that the updates rest on and nothing persistent has
+  // changed yet: to throw here leaves the model as it was.
   virtual void before_updates() {}
 };
 
 class Executable {
  public:
-  // `persistent` gives the memory of a persistent value. Several executables may share an arena if they do not run at
-  // the same time. The graph and pool must outlive the executable.
+  // `persistent` gives the memory of a persistent value. Several executables may share an arena if
+  // they do not run at the same time. The graph and pool must outlive the executable. A plan that
+  // spills needs a file of at least plan.file_bytes.
   Executable(const Graph& graph, Plan plan, ThreadPool& pool, std::shared_ptr<Arena> arena,
-             const std::function<std::byte*(ValueId)>& persistent);
+             const std::function<std::byte*(ValueId)>& persistent,
+             std::shared_ptr<SpillFile> file = nullptr);
 
   const Plan& plan() const { return plan_; }
   const Graph& graph() const { return graph_; }
   // Memory of an input, kept or persistent value: sample n at Operand::at(n).
   Operand operand(ValueId id) const;
-  const Kernel& kernel(int instance) const { return *bound_[static_cast<std::size_t>(instance)].kernel; }
+  const Kernel& kernel(int instance) const {
+    return *bound_[static_cast<std::size_t>(instance)].kernel;
+  }
 
   void run(const StepContext& context, RunObserver* observer = nullptr);
 
  private:
   struct Bound {
+    Action action = Action::kRun;
     const Node* node = nullptr;
     OpTraits traits;
+    std::size_t file_offset = 0;
+    std::size_t unit_bytes =
+        0;  // of a move: a sample's in memory, or all where the value is not batched
     std::unique_ptr<Kernel> kernel;
     std::vector<Operand> inputs, outputs;
     std::vector<bool> input_is_group, output_is_group;
@@ -54,11 +64,13 @@ class Executable {
     std::byte* shared_scratch = nullptr;
   };
   void run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end);
+  void move(Bound& bound, std::int64_t begin, std::int64_t end);
 
   const Graph& graph_;
   Plan plan_;
   ThreadPool& pool_;
   std::shared_ptr<Arena> arena_;
+  std::shared_ptr<SpillFile> file_;
   std::function<std::byte*(ValueId)> persistent_;
   std::vector<Bound> bound_;
 };

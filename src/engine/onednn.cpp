@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/onednn.hpp"
 
-#include <omp.h>
-
 #include <array>
-#include <dnnl.hpp>
+#include <omp.h>
 #include <vector>
+
+#include <dnnl.hpp>
 
 #include "base/check.hpp"
 
@@ -24,12 +24,15 @@ const dnnl::engine& cpu() {
 
 std::string describe(const OneDnnConvolution::Options& options) {
   const kernels::ConvShape& s = options.shape;
-  return fmt::format("convolution direction {} ic {} oc {} {}x{} -> {}x{} kernel {}x{} stride {}x{} dilation {}x{}",
-                     static_cast<int>(options.direction), s.ic, s.oc, s.h, s.w, s.oh, s.ow, s.kh, s.kw, s.stride_h,
-                     s.stride_w, s.dilation_h, s.dilation_w);
+  return fmt::format(
+      "convolution direction {} ic {} oc {} {}x{} -> {}x{} kernel {}x{} stride {}x{} dilation "
+      "{}x{}",
+      static_cast<int>(options.direction), s.ic, s.oc, s.h, s.w, s.oh, s.ow, s.kh, s.kw, s.stride_h,
+      s.stride_w, s.dilation_h, s.dilation_w);
 }
 
-// Everything about a convolution that oneDNN wants to know, in the terms both API generations share.
+// Everything about a convolution that oneDNN wants to know, in the terms both API generations
+// share.
 struct Problem {
   Desc src, weights, bias, dst;
   memory::dims strides, dilates, pad_begin, pad_end;
@@ -69,9 +72,12 @@ struct Problem {
   typename Primitive::primitive_desc make_forward(dnnl::prop_kind kind) const {
     const auto direct = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-    return {cpu(), kind, direct, src, weights, bias, dst, strides, dilates, pad_begin, pad_end, attributes};
+    return {cpu(), kind,    direct,  src,       weights, bias,
+            dst,   strides, dilates, pad_begin, pad_end, attributes};
 #else
-    return {{kind, direct, src, weights, bias, dst, strides, dilates, pad_begin, pad_end}, attributes, cpu()};
+    return {{kind, direct, src, weights, bias, dst, strides, dilates, pad_begin, pad_end},
+            attributes,
+            cpu()};
 #endif
   }
   dnnl::convolution_forward::primitive_desc hint() const {
@@ -84,22 +90,32 @@ struct Problem {
   dnnl::convolution_backward_data::primitive_desc make_backward_data() const {
     const auto direct = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-    return {cpu(), direct, src, weights, dst, strides, dilates, pad_begin, pad_end, hint(), attributes};
+    return {cpu(),   direct,    src,     weights, dst,       strides,
+            dilates, pad_begin, pad_end, hint(),  attributes};
 #else
-    return {{direct, src, weights, dst, strides, dilates, pad_begin, pad_end}, attributes, cpu(), hint()};
+    return {{direct, src, weights, dst, strides, dilates, pad_begin, pad_end},
+            attributes,
+            cpu(),
+            hint()};
 #endif
   }
   dnnl::convolution_backward_weights::primitive_desc make_backward_weights() const {
     const auto direct = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-    return {cpu(), direct, src, weights, bias, dst, strides, dilates, pad_begin, pad_end, hint(), attributes};
+    return {cpu(),   direct,  src,       weights, bias,   dst,
+            strides, dilates, pad_begin, pad_end, hint(), attributes};
 #else
-    return {{direct, src, weights, bias, dst, strides, dilates, pad_begin, pad_end}, attributes, cpu(), hint()};
+    return {{direct, src, weights, bias, dst, strides, dilates, pad_begin, pad_end},
+            attributes,
+            cpu(),
+            hint()};
 #endif
   }
 };
 
-bool is_reference(const std::string& implementation) { return implementation.find("ref") != std::string::npos; }
+bool is_reference(const std::string& implementation) {
+  return implementation.find("ref") != std::string::npos;
+}
 
 struct Made {
   dnnl::primitive primitive;
@@ -115,7 +131,8 @@ Made make(const OneDnnConvolution::Options& options) {
     };
     switch (options.direction) {
       case Direction::kForward: {
-        const auto pd = problem.make_forward<dnnl::convolution_forward>(dnnl::prop_kind::forward_training);
+        const auto pd =
+            problem.make_forward<dnnl::convolution_forward>(dnnl::prop_kind::forward_training);
         return finish(pd, dnnl::convolution_forward(pd));
       }
       case Direction::kBackwardData: {
@@ -135,7 +152,9 @@ Made make(const OneDnnConvolution::Options& options) {
 
 }  // namespace
 
-void prepare_compute_thread() { omp_set_num_threads(1); }
+void prepare_compute_thread() {
+  omp_set_num_threads(1);
+}
 
 std::string onednn_version() {
   const dnnl_version_t* version = dnnl_version();
@@ -196,7 +215,8 @@ bool OneDnnConvolution::available(const Options& options) {
     switch (options.direction) {
       case Direction::kForward:
         return !is_reference(
-            problem.make_forward<dnnl::convolution_forward>(dnnl::prop_kind::forward_training).impl_info_str());
+            problem.make_forward<dnnl::convolution_forward>(dnnl::prop_kind::forward_training)
+                .impl_info_str());
       case Direction::kBackwardData:
         return !is_reference(problem.make_backward_data().impl_info_str());
       case Direction::kBackwardWeights:
@@ -208,9 +228,13 @@ bool OneDnnConvolution::available(const Options& options) {
   return false;
 }
 
-std::size_t OneDnnConvolution::scratchpad_bytes(const Options& options) { return make(options).scratchpad.get_size(); }
+std::size_t OneDnnConvolution::scratchpad_bytes(const Options& options) {
+  return make(options).scratchpad.get_size();
+}
 
-std::string OneDnnConvolution::implementation() const { return "onednn " + impl_->made.implementation; }
+std::string OneDnnConvolution::implementation() const {
+  return "onednn " + impl_->made.implementation;
+}
 
 void OneDnnConvolution::execute(int thread, float* src, float* weights, float* bias, float* dst,
                                 std::byte* scratchpad) const {
@@ -221,9 +245,10 @@ void OneDnnConvolution::execute(int thread, float* src, float* weights, float* b
   if (impl_->bias) own.bias.set_data_handle(bias);
   own.dst.set_data_handle(dst);
   own.scratchpad.set_data_handle(scratchpad);
-  const dnnl_status_t status =
-      dnnl_primitive_execute(impl_->made.primitive.get(), own.stream.get(), own.count, own.arguments.data());
-  SUREFIT_CHECK(status == dnnl_success, "oneDNN execution failed with status {}", static_cast<int>(status));
+  const dnnl_status_t status = dnnl_primitive_execute(impl_->made.primitive.get(), own.stream.get(),
+                                                      own.count, own.arguments.data());
+  SUREFIT_CHECK(status == dnnl_success, "oneDNN execution failed with status {}",
+                static_cast<int>(status));
 }
 
 }  // namespace surefit

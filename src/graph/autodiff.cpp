@@ -57,7 +57,9 @@ class Autodiff {
       for (const ValueId input : node.inputs) useful = useful || needs(input);
       if (!reached || !useful) continue;
       GradientBuilder builder(this, &graph_, &node);
+      const auto first = static_cast<NodeId>(graph_.nodes().size());
       node.op->gradient(builder);
+      graph_.set_source(first, id);
     }
     return gradients_;
   }

@@ -124,6 +124,10 @@ std::vector<std::vector<NodeId>> Graph::readers() const {
   return result;
 }
 
+void Graph::set_source(NodeId first, NodeId source) {
+  for (auto id = static_cast<std::size_t>(first); id < nodes_.size(); ++id) nodes_[id].source = source;
+}
+
 void Graph::set_nodes(std::vector<Node> nodes) {
   nodes_ = std::move(nodes);
   for (Value& value : values_) value.producer = kNone;

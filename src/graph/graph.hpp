@@ -24,6 +24,7 @@ struct Node {
   std::vector<ValueId> outputs;
   std::string layer;  // the layer that emitted it, for people
   Phase phase = Phase::kForward;
+  NodeId source = kNone;  // of a backward node: the forward node whose gradient it computes
 };
 
 // Nodes that the graph itself inserts; handed in because kernels live above the graph.
@@ -70,6 +71,8 @@ class Graph {
   std::vector<ValueType> output_types(const Node& node) const;
   // For each value, the nodes that read it or a view of it, in order.
   std::vector<std::vector<NodeId>> readers() const;
+  // Backward nodes from `first` on belong to the forward node `source`.
+  void set_source(NodeId first, NodeId source);
   // Replaces the nodes by these, in order; ids are assigned anew, values stay.
   void set_nodes(std::vector<Node> nodes);
 

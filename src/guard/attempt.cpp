@@ -20,6 +20,7 @@
 #include "base/units.hpp"
 #include "guard/janitor.hpp"
 #include "guard/notices.hpp"
+#include "guard/own_cgroup.hpp"
 #include "guard/words.hpp"
 
 extern char** environ;

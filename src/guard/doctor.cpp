@@ -15,11 +15,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cgroup.hpp"
 #include "base/clock.hpp"
 #include "base/units.hpp"
-#include "guard/cgroup.hpp"
 #include "guard/kernel_log.hpp"
 #include "guard/machine.hpp"
+#include "guard/own_cgroup.hpp"
 
 namespace surefit::guard {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "guard/cgroup.hpp"
+#include "base/cgroup.hpp"
 #include "guard/proc.hpp"
 #include "run/heartbeat.hpp"
 

@@ -14,23 +14,8 @@
 namespace surefit::guard {
 namespace {
 
-// Written without streams and with one buffer: the guard reads a dozen of these files several times
-// a second.
-std::string_view slurp_into(const char* path, std::array<char, 65536>& buffer) {
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return {};
-  std::size_t done = 0;
-  while (done < buffer.size()) {
-    const ssize_t got = ::read(fd, buffer.data() + done, buffer.size() - done);
-    if (got <= 0) break;
-    done += static_cast<std::size_t>(got);
-  }
-  ::close(fd);
-  return {buffer.data(), done};
-}
-
-std::array<char, 65536>& shared_buffer() {
-  static std::array<char, 65536> buffer;  // the guard is single-threaded
+ProcBuffer& shared_buffer() {
+  static ProcBuffer buffer;  // the guard is single-threaded
   return buffer;
 }
 
@@ -62,33 +47,6 @@ std::uint64_t page_bytes() {
 }
 
 }  // namespace
-
-std::string slurp(const std::string& path) {
-  return std::string(slurp_into(path.c_str(), shared_buffer()));
-}
-
-std::optional<std::uint64_t> slurp_number(const std::string& path) {
-  const std::string_view text = slurp_into(path.c_str(), shared_buffer());
-  if (text.empty()) return std::nullopt;
-  if (text.starts_with("max")) return kNoLimit;
-  if (text.front() == '-') return kNoLimit;  // cpu.cfs_quota_us = -1
-  const std::uint64_t value = to_number(text);
-  return value >= 0x7ffffffffffff000 ? kNoLimit : value;  // v1's "no limit"
-}
-
-std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key) {
-  std::size_t at = 0;
-  while ((at = text.find(key, at)) != std::string_view::npos) {
-    if (at == 0 || text[at - 1] == '\n') {
-      std::string_view rest = text.substr(at + key.size());
-      const bool whole_key =
-          !key.empty() && (key.back() == ':' || key.back() == ' ' || rest.starts_with(' '));
-      if (whole_key) return to_number(next_word(rest));
-    }
-    at += key.size();
-  }
-  return std::nullopt;
-}
 
 std::optional<ProcessStat> read_stat(pid_t pid) {
   std::string_view text = proc_text(pid, "stat");

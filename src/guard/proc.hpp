@@ -10,16 +10,9 @@
 #include <sys/types.h>
 #include <vector>
 
+#include "base/proc_file.hpp"
+
 namespace surefit::guard {
-
-inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
-
-// At most 64 KiB of a file; empty where it cannot be read.
-std::string slurp(const std::string& path);
-std::optional<std::uint64_t> slurp_number(
-    const std::string& path);  // "max" and v1's huge value are kNoLimit
-// The number behind `key` at the start of a line: "VmRSS:\t  120 kB" -> 120.
-std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key);
 
 struct ProcessStat {
   char state = '?';

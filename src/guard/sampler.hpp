@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "guard/cgroup.hpp"
+#include "base/cgroup.hpp"
 #include "guard/evidence.hpp"
 #include "guard/forecast.hpp"
 #include "guard/kernel_log.hpp"

@@ -75,7 +75,8 @@ std::size_t max_live(const std::vector<PackItem>& items, int* when) {
   std::vector<std::int64_t> change(static_cast<std::size_t>(end), 0);
   for (const PackItem& item : items) {
     change[static_cast<std::size_t>(item.first)] += static_cast<std::int64_t>(aligned(item.bytes));
-    change[static_cast<std::size_t>(item.last) + 1] -= static_cast<std::int64_t>(aligned(item.bytes));
+    change[static_cast<std::size_t>(item.last) + 1] -=
+        static_cast<std::int64_t>(aligned(item.bytes));
   }
   std::int64_t live = 0, most = 0;
   for (std::size_t time = 0; time < change.size(); ++time) {
@@ -99,7 +100,8 @@ std::size_t pack(std::vector<PackItem>& items) {
   Fit best_fit = Fit::kTightest;
   const auto attempt = [&](const std::vector<int>& candidate, Fit fit) {
     const std::size_t arena = place(items, candidate, conflicts, fit);
-    // Equals are taken too: the climb crosses plateaus, where most small graphs get stuck otherwise.
+    // Equals are taken too: the climb crosses plateaus, where most small graphs get stuck
+    // otherwise.
     if (arena > best) return;
     best = arena;
     best_order = candidate;
@@ -107,16 +109,24 @@ std::size_t pack(std::vector<PackItem>& items) {
   };
   const auto by = [&](const auto& key) {
     std::vector<int> candidate = order;
-    std::stable_sort(candidate.begin(), candidate.end(),
-                     [&](int a, int b) { return key(items[static_cast<std::size_t>(a)], a) > key(items[static_cast<std::size_t>(b)], b); });
+    std::stable_sort(candidate.begin(), candidate.end(), [&](int a, int b) {
+      return key(items[static_cast<std::size_t>(a)], a) >
+             key(items[static_cast<std::size_t>(b)], b);
+    });
     for (const Fit fit : {Fit::kTightest, Fit::kLowest}) {
       if (best > bound) attempt(candidate, fit);
     }
   };
-  const auto duration = [](const PackItem& item) { return static_cast<double>(item.last - item.first + 1); };
+  const auto duration = [](const PackItem& item) {
+    return static_cast<double>(item.last - item.first + 1);
+  };
   by([](const PackItem& item, int) { return static_cast<double>(item.bytes); });
-  if (best > bound) by([&](const PackItem& item, int) { return duration(item) * 1e12 + static_cast<double>(item.bytes); });
-  if (best > bound) by([&](const PackItem& item, int) { return static_cast<double>(item.bytes) * duration(item); });
+  if (best > bound)
+    by([&](const PackItem& item, int) {
+      return duration(item) * 1e12 + static_cast<double>(item.bytes);
+    });
+  if (best > bound)
+    by([&](const PackItem& item, int) { return static_cast<double>(item.bytes) * duration(item); });
   if (best > bound) {
     by([&](const PackItem&, int index) {
       double sum = 0;
@@ -128,10 +138,12 @@ std::size_t pack(std::vector<PackItem>& items) {
   }
   if (best > bound) by([](const PackItem& item, int) { return -static_cast<double>(item.first); });
 
-  // Hill-climb: move the item that ends highest to an earlier place. The walk is keyed, so plans are reproducible.
+  // Hill-climb: move the item that ends highest to an earlier place. The walk is keyed, so plans
+  // are reproducible.
   const Philox stream(0, Purpose::kTest, 0, 0, items.size());
   // About constant work: a placement costs its conflicts, which grow with the square of the items.
-  const std::size_t budget = std::clamp<std::size_t>(40000000 / (items.size() * items.size() + 1), 150, 4000);
+  const std::size_t budget =
+      std::clamp<std::size_t>(40000000 / (items.size() * items.size() + 1), 150, 4000);
   for (std::uint64_t attempt_index = 0; best > bound && attempt_index < budget; ++attempt_index) {
     place(items, best_order, conflicts, best_fit);
     std::vector<int> candidate = best_order;
@@ -141,7 +153,8 @@ std::size_t pack(std::vector<PackItem>& items) {
       const PackItem& top = items[static_cast<std::size_t>(candidate[highest])];
       if (item.offset + aligned(item.bytes) > top.offset + aligned(top.bytes)) highest = i;
     }
-    if (stream.word(attempt_index * 4) % 4 == 0) highest = stream.word(attempt_index * 4 + 1) % candidate.size();
+    if (stream.word(attempt_index * 4) % 4 == 0)
+      highest = stream.word(attempt_index * 4 + 1) % candidate.size();
     if (highest == 0) continue;
     const std::size_t to = stream.word(attempt_index * 4 + 2) % highest;
     const int moved = candidate[highest];

@@ -15,11 +15,13 @@ struct PackItem {
 
 inline constexpr std::size_t kBufferAlignment = 64;
 
-// Assigns offsets so that items alive at the same time do not overlap, and returns the size of the arena. Tries a
-// portfolio of greedy orders and then a short deterministic hill-climb; stops when the lower bound is reached.
+// Assigns offsets so that items alive at the same time do not overlap, and returns the size of the
+// arena. Tries a portfolio of greedy orders and then a short deterministic hill-climb; stops when
+// the lower bound is reached.
 std::size_t pack(std::vector<PackItem>& items);
 
-// The most bytes alive at any one time (aligned sizes): no packing can be smaller. `when` receives the moment.
+// The most bytes alive at any one time (aligned sizes): no packing can be smaller. `when` receives
+// the moment.
 std::size_t max_live(const std::vector<PackItem>& items, int* when = nullptr);
 
 }  // namespace surefit

@@ -86,4 +86,11 @@ std::vector<RunSummary> list_runs(const std::string& parent) {
   return runs;
 }
 
+std::string newest_training_run(const std::string& parent) {
+  for (const RunSummary& run : list_runs(parent)) {
+    if (run.training) return run.path;
+  }
+  return {};
+}
+
 }  // namespace surefit

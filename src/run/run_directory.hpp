@@ -24,5 +24,7 @@ struct RunSummary {
 };
 // Directories under `parent` that hold a run, newest first; empty where there is none.
 std::vector<RunSummary> list_runs(const std::string& parent);
+// The path of the newest that is a training; empty where there is none.
+std::string newest_training_run(const std::string& parent);
 
 }  // namespace surefit

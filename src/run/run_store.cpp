@@ -188,9 +188,9 @@ void RunStore::add(const EventRow& row) {
       .run();
 }
 
-void RunStore::forget_after(std::int64_t step) {
-  Statement(db_, "DELETE FROM scalar WHERE step > ?1", "remove replayed scalars")
-      .bind(1, step)
+void RunStore::forget_from(std::int64_t epoch) {
+  Statement(db_, "DELETE FROM scalar WHERE epoch >= ?1", "remove replayed scalars")
+      .bind(1, epoch)
       .run();
 }
 

@@ -53,8 +53,8 @@ class RunStore {
   void add(std::span<const ScalarRow> rows);
   void add(std::span<const MemoryRow> rows);
   void add(const EventRow& row);
-  // Removes scalars after `step`: a run resumed from a checkpoint replays the steps after it.
-  void forget_after(std::int64_t step);
+  // Removes scalars of `epoch` and later ones: a run resumed from a checkpoint in it writes them anew.
+  void forget_from(std::int64_t epoch);
 
  private:
   sqlite3* db_ = nullptr;

@@ -3,6 +3,7 @@
 
 #include "base/check.hpp"
 #include "base/env.hpp"
+#include "ckpt/checkpoint.hpp"
 #include "interop/safetensors.hpp"
 #include "train/keras_json.hpp"
 #include "train/model_impl.hpp"
@@ -135,7 +136,11 @@ void Model::set_parameter(const std::string& name, const Tensor& value) {
 }
 
 void Model::save_weights(const std::string& path) const {
-  const ParameterStore& store = impl_->parameters;
+  save_model_weights(*impl_, path);
+}
+
+void save_model_weights(const Model::Impl& model, const std::string& path) {
+  const ParameterStore& store = model.parameters;
   std::vector<SafetensorsSpec> specs;
   for (std::size_t i = 0; i < store.count(); ++i) {
     specs.push_back({store.parameter(i).name, DType::kFloat32, store.parameter(i).spec.shape});
@@ -166,8 +171,10 @@ void Model::load_weights(const std::string& path) {
                       path);
     }
   }
+  // A checkpoint holds more than weights.
+  const bool checkpoint = file.contains(kRecordTensor);
   for (const std::string& name : file.names()) {
-    if (store.find(name) == kNone && name != "__surefit__") {
+    if (store.find(name) == kNone && !checkpoint) {
       throw DataError(fmt::format("[{}] tensor '{}' has no place in this model", path, name), path);
     }
   }

@@ -48,14 +48,27 @@ void ParameterStore::initialize(std::uint64_t seed) {
 }
 
 Tensor ParameterStore::unpack(std::size_t index, const float* engine) const {
-  const ParameterSpec& spec = parameters_[index].spec;
-  Tensor value(spec.shape);
-  if (spec.packing) {
-    spec.packing->unpack(engine, value.values<float>().data());
-  } else if (value.bytes() > 0) {
-    std::memcpy(value.raw().data(), engine, value.bytes());
-  }
+  Tensor value(parameters_[index].spec.shape);
+  unpack(index, engine, value.values<float>().data());
   return value;
+}
+
+void ParameterStore::unpack(std::size_t index, const float* engine, float* keras) const {
+  const ParameterSpec& spec = parameters_[index].spec;
+  if (spec.packing) {
+    spec.packing->unpack(engine, keras);
+  } else if (const std::size_t count = spec.shape.count(); count > 0) {
+    std::memcpy(keras, engine, count * sizeof(float));
+  }
+}
+
+void ParameterStore::pack(std::size_t index, const float* keras, float* engine) const {
+  const ParameterSpec& spec = parameters_[index].spec;
+  if (spec.packing) {
+    spec.packing->pack(keras, engine);
+  } else if (const std::size_t count = spec.shape.count(); count > 0) {
+    std::memcpy(engine, keras, count * sizeof(float));
+  }
 }
 
 void ParameterStore::pack(std::size_t index, const Tensor& value, float* engine) const {
@@ -65,11 +78,7 @@ void ParameterStore::pack(std::size_t index, const Tensor& value, float* engine)
                                   parameter.name, parameter.spec.shape.to_string(),
                                   name_of(value.dtype()), value.shape().to_string()));
   }
-  if (parameter.spec.packing) {
-    parameter.spec.packing->pack(value.values<float>().data(), engine);
-  } else if (value.bytes() > 0) {
-    std::memcpy(engine, value.raw().data(), value.bytes());
-  }
+  pack(index, value.values<float>().data(), engine);
 }
 
 Tensor ParameterStore::get(std::size_t index) const {

@@ -38,6 +38,12 @@ class ParameterStore {
   Tensor get_slot(std::size_t index, std::size_t slot) const;
   void set_slot(std::size_t index, std::size_t slot, const Tensor& value);
 
+  // Between memory in the engine's layout and Keras's, which has as many floats as the parameter's
+  // shape.
+  void unpack(std::size_t index, const float* engine, float* keras) const;
+  void pack(std::size_t index, const float* keras, float* engine) const;
+  std::size_t offset(std::size_t index) const { return offsets_[index]; }  // floats from data(0)
+
  private:
   Tensor unpack(std::size_t index, const float* engine) const;
   void pack(std::size_t index, const Tensor& value, float* engine) const;

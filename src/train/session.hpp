@@ -52,7 +52,17 @@ class Scores {
   Scores(const std::vector<Metric>& metrics, const std::string& prefix);
   void reset();
   void add(const Executable& executable, const Program& program, std::int64_t samples);
-  const Logs& logs();  // of everything since reset(); allocates nothing
+  const Logs& logs();                          // of everything since reset(); allocates nothing
+  const Logs& names() const { return logs_; }  // with whatever numbers
+  // Every number of the state, in a fixed order.
+  template <typename Visit>
+  void visit(const Visit& visit) {
+    visit(loss_sum_);
+    visit(count_);
+    for (auto& state : states_) {
+      for (double& number : state) visit(number);
+    }
+  }
 
  private:
   const std::vector<Metric>& metrics_;

@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "plan/search.hpp"
 
 namespace surefit {
 namespace {
@@ -21,6 +23,11 @@ int threads_of(const FitOptions& options) {
 
 ConvPolicy policy_of(const FitOptions& options) {
   return {.winograd = options.winograd, .onednn = options.onednn};
+}
+
+Plan fastest_plan(const Program& program, std::int64_t batch, int threads, std::int64_t group) {
+  PlanSearch search(program.graph(), {.batch = batch, .threads = threads, .group = group});
+  return search.finish(search.fastest());
 }
 
 std::string_view name_of(Phase phase) {
@@ -105,11 +112,8 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     throw ConfigError(fmt::format("[max_steps] expected 0 or more; got {}", options.max_steps));
   if (options.group < 0)
     throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
-  PlanOptions plan_options;
-  plan_options.batch = train_feed_.batch();
-  plan_options.threads = pool_.threads();
-  plan_options.group = options.group;
-  Plan train_plan = choose_plan(train_program_.graph(), plan_options);
+  Plan train_plan =
+      fastest_plan(train_program_, train_feed_.batch(), pool_.threads(), options.group);
   std::size_t arena_bytes = train_plan.arena_bytes;
   std::optional<Plan> validation_plan;
   if (options.validation_data) {
@@ -118,8 +122,8 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     validation_feed_ =
         std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
                                options.seed, pool_.threads(), "validation data");
-    plan_options.batch = validation_feed_->batch();
-    validation_plan = choose_plan(validation_program_->graph(), plan_options);
+    validation_plan = fastest_plan(*validation_program_, validation_feed_->batch(), pool_.threads(),
+                                   options.group);
     arena_bytes = std::max(arena_bytes, validation_plan->arena_bytes);
   }
   // Training and validation take turns in the same memory.
@@ -130,6 +134,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     validation_executable_ = bind(*validation_program_, std::move(*validation_plan));
     validation_feed_->bind(*validation_executable_);
   }
+  checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
 }
 
 Trainer::~Trainer() = default;
@@ -150,9 +155,23 @@ double Trainer::images_per_second() const {
   return seconds > 0 ? epoch_images_ / seconds : 0;
 }
 
+std::vector<std::string> Trainer::log_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : scores_.names()) names.push_back(name);
+  if (validation_feed_) {
+    for (const auto& [name, value] : validation_scores_.names()) names.push_back(name);
+  }
+  return names;
+}
+
 void Trainer::request_stop(const std::string& reason) {
-  stop_ = true;
-  stop_reason_ = reason;
+  progress_.stop = true;
+  progress_.history.stop_reason = reason;
+}
+
+void Trainer::interrupt(const std::string& reason) {
+  progress_.history.interrupted = true;
+  progress_.history.stop_reason = reason;
 }
 
 StepContext Trainer::context(std::int64_t samples) const {
@@ -165,45 +184,116 @@ StepContext Trainer::context(std::int64_t samples) const {
 }
 
 History Trainer::run() {
-  History history;
-  for (Callback* callback : options_.callbacks) callback->on_train_begin(*this);
-  for (epoch_ = 0; epoch_ < options_.epochs && !stop_; ++epoch_) {
-    train_feed_.reader().seek(static_cast<std::uint64_t>(epoch_), 0);
-    for (Callback* callback : options_.callbacks) callback->on_epoch_begin(*this);
-    train_epoch();
-    Logs logs = scores_.logs();
-    if (validation_feed_) validate(logs);
-    if (history.names.empty()) {
-      for (const auto& [name, value] : logs) history.names.push_back(name);
-    }
-    history.epochs.emplace_back();
-    for (const auto& [name, value] : logs) history.epochs.back().push_back(value);
-    for (Callback* callback : options_.callbacks) callback->on_epoch_end(*this, logs);
+  call(&Callback::on_train_begin);
+  if (options_.resume && restore()) call(&Callback::on_resume);
+  checkpoints_->begin();
+  run_epochs();
+  if (progress_.history.interrupted) {
+    checkpoints_->save_now(*this, pool_);
+    return std::move(progress_.history);
   }
-  for (Callback* callback : options_.callbacks) callback->on_train_end(*this);
-  return history;
+  progress_.finished = true;
+  // Before callbacks put their best weights in: more epochs go on from where training stopped. A
+  // training cut short by max_steps has been saved within its epoch.
+  if (trained_ && !reached_step_limit()) checkpoints_->save_now(*this, pool_);
+  call(&Callback::on_train_end);
+  return std::move(progress_.history);
+}
+
+bool Trainer::restore() {
+  if (!checkpoints_->restore(*this)) return false;
+  mid_epoch_ = progress_.position > 0;
+  return true;
+}
+
+bool Trainer::roll_back() {
+  if (!restore()) return false;
+  rolled_back_ = true;
+  call(&Callback::on_resume);
+  return true;
+}
+
+bool Trainer::reached_step_limit() const {
+  return options_.max_steps > 0 && progress_.steps_done >= options_.max_steps;
+}
+
+void Trainer::run_epochs() {
+  while (progress_.epoch < options_.epochs && (mid_epoch_ || !progress_.stop)) {
+    trained_ = true;
+    if (!std::exchange(mid_epoch_, false)) {
+      train_feed_.reader().seek(static_cast<std::uint64_t>(progress_.epoch), 0);
+      scores_.reset();
+      progress_.position = 0;
+      call(&Callback::on_epoch_begin);
+    }
+    train_epoch();
+    if (progress_.history.interrupted) return;
+    if (std::exchange(rolled_back_, false)) {
+      checkpoints_->save_now(*this, pool_);  // so that what the rollback changed is not forgotten
+      continue;
+    }
+    close_epoch();
+    if (progress_.history.interrupted) return;
+  }
+}
+
+void Trainer::close_epoch() {
+  if (reached_step_limit()) {
+    checkpoints_->save_now(*this, pool_);
+    request_stop("step limit reached");
+  }
+  Logs logs = scores_.logs();
+  if (validation_feed_) validate(logs);
+  if (progress_.history.interrupted) return;
+  History& history = progress_.history;
+  if (history.names.empty()) {
+    for (const auto& [name, value] : logs) history.names.push_back(name);
+  }
+  history.epochs.emplace_back();
+  for (const auto& [name, value] : logs) history.epochs.back().push_back(value);
+  call(&Callback::on_epoch_end, logs);
+  ++progress_.epoch;
+  progress_.position = 0;
+  if (!reached_step_limit()) checkpoints_->after_epoch(*this, pool_);
 }
 
 void Trainer::train_epoch() {
-  scores_.reset();
   epoch_images_ = epoch_seconds_ = 0;
   epoch_started_ = monotonic_seconds();
-  bool any = false;
-  while (!stop_) {
+  while (!progress_.stop && !progress_.history.interrupted && !reached_step_limit()) {
     const std::int64_t samples = train_feed_.next(pool_);
     if (samples == 0) break;
-    any = true;
-    train_step(samples);
-    epoch_images_ += static_cast<double>(samples);
-    if (!options_.callbacks.empty()) {
-      const Logs& logs = scores_.logs();
-      for (Callback* callback : options_.callbacks) callback->on_train_batch_end(*this, logs);
+    try {
+      train_step(samples);
+    } catch (const NumericsError& error) {
+      if (!survives(error)) throw;
+      break;
     }
-    if (options_.max_steps > 0 && ++steps_done_ >= options_.max_steps)
-      request_stop("step limit reached");
+    epoch_images_ += static_cast<double>(samples);
+    ++progress_.position;
+    ++progress_.steps_done;
+    if (!options_.callbacks.empty()) call(&Callback::on_train_batch_end, scores_.logs());
+    checkpoints_->after_step(*this, pool_);
   }
-  if (!any) throw DataError("[data] the dataset is empty; expected at least one sample");
+  if (progress_.position == 0 && !rolled_back_)
+    throw DataError("[data] the dataset is empty; expected at least one sample");
   epoch_seconds_ = monotonic_seconds() - epoch_started_;
+}
+
+// The first callback that has an answer decides.
+bool Trainer::survives(const NumericsError& error) {
+  for (const CallbackHandle& callback : options_.callbacks) {
+    switch (callback->on_bad_loss(*this, error.what())) {
+      case OnBadLoss::kFail:
+        continue;
+      case OnBadLoss::kStop:
+        request_stop(error.what());
+        return true;
+      case OnBadLoss::kRollBack:
+        return rolled_back_;
+    }
+  }
+  return false;
 }
 
 void Trainer::train_step(std::int64_t samples) {
@@ -235,7 +325,7 @@ void Trainer::explain_bad_loss() {
 }
 
 void Trainer::validate(Logs& logs) {
-  for (Callback* callback : options_.callbacks) callback->on_test_begin(*this);
+  call(&Callback::on_test_begin);
   validation_scores_.reset();
   validation_feed_->reader().seek(0, 0);
   bool any = false;
@@ -243,6 +333,8 @@ void Trainer::validate(Logs& logs) {
     any = true;
     validation_executable_->run(context(samples));
     validation_scores_.add(*validation_executable_, *validation_program_, samples);
+    call(&Callback::on_test_batch_end);
+    if (progress_.history.interrupted) return;
   }
   if (!any) throw DataError("[validation data] the dataset is empty; expected at least one sample");
   const Logs& scores = validation_scores_.logs();
@@ -254,8 +346,7 @@ Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions
   const Compiled& compiled = model.require_compiled("evaluate");
   const Program program(model.network, &compiled, Program::Purpose::kEvaluate, policy_of(options));
   Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = choose_plan(
-      program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
+  Plan plan = fastest_plan(program, feed.batch(), pool.threads(), options.group);
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(program.graph(), std::move(plan), pool, arena,
                         [&](ValueId id) { return program.persistent(id, model.parameters); });
@@ -277,8 +368,7 @@ Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOption
   ThreadPool pool(threads_of(options), prepare_compute_thread);
   const Program program(model.network, nullptr, Program::Purpose::kPredict, policy_of(options));
   Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = choose_plan(
-      program.graph(), {.batch = feed.batch(), .threads = pool.threads(), .group = options.group});
+  Plan plan = fastest_plan(program, feed.batch(), pool.threads(), options.group);
   auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(program.graph(), std::move(plan), pool, arena,
                         [&](ValueId id) { return program.persistent(id, model.parameters); });

@@ -7,9 +7,13 @@
 #include "surefit/model.hpp"
 
 #include "engine/onednn.hpp"
+#include "train/checkpointing.hpp"
 #include "train/session.hpp"
 
 namespace surefit {
+
+// Safetensors with Keras's names and layouts.
+void save_model_weights(const Model::Impl& model, const std::string& path);
 
 // One call of fit(): plans, binds, runs the epochs.
 class Trainer final : public TrainState {
@@ -20,17 +24,40 @@ class Trainer final : public TrainState {
 
   History run();
   const Plan& plan() const { return train_executable_->plan(); }
+  // Memory besides arena and parameters, committed when the trainer is made: the copy of the state
+  // that is being written, and weights that callbacks keep.
+  std::size_t checkpoint_staging_bytes() const { return checkpoints_->staging_bytes(); }
+  std::size_t kept_weights_bytes() const { return checkpoints_->kept_bytes(); }
 
-  std::int64_t epoch() const override { return epoch_; }
+  std::int64_t epoch() const override { return progress_.epoch; }
   std::int64_t epochs() const override { return options_.epochs; }
   std::int64_t step() const override { return static_cast<std::int64_t>(model_.iterations); }
+  std::int64_t epoch_step() const override { return static_cast<std::int64_t>(progress_.position); }
   std::int64_t steps_per_epoch() const override;
   double images_per_second() const override;
   double learning_rate() const override { return model_.learning_rate; }
   void set_learning_rate(double value) override { model_.learning_rate = value; }
+  const History& history() const override { return progress_.history; }
+  std::vector<std::string> log_names() const override;
   void request_stop(const std::string& reason) override;
+  void interrupt(const std::string& reason) override;
+  void save_weights(const std::string& path) override { save_model_weights(model_, path); }
+  void save_checkpoint(const std::string& path) override { checkpoints_->save_to(path, pool_); }
+  void keep_weights(const Callback& owner) override { checkpoints_->tensors().keep(owner); }
+  void restore_weights(const Callback& owner) override { checkpoints_->tensors().restore(owner); }
+  bool roll_back() override;
 
  private:
+  template <typename Hook, typename... Args>
+  void call(Hook hook, Args&&... args) {
+    for (const CallbackHandle& callback : options_.callbacks)
+      (callback.get()->*hook)(*this, args...);
+  }
+  bool restore();
+  bool reached_step_limit() const;
+  void run_epochs();
+  void close_epoch();
+  bool survives(const NumericsError& error);
   void train_epoch();
   void train_step(std::int64_t samples);
   void validate(Logs& logs);
@@ -48,10 +75,12 @@ class Trainer final : public TrainState {
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<Executable> train_executable_, validation_executable_;
   Scores scores_, validation_scores_;
-  std::int64_t epoch_ = 0, steps_done_ = 0;
+  TrainProgress progress_;
+  bool mid_epoch_ = false;  // the epoch goes on where a checkpoint left it
+  bool rolled_back_ = false;
+  bool trained_ = false;  // anything, since the last save of a finished training
   double epoch_started_ = 0, epoch_images_ = 0, epoch_seconds_ = 0;
-  bool stop_ = false;
-  std::string stop_reason_;
+  std::unique_ptr<Checkpointer> checkpoints_;
 };
 
 // Loss and metrics of `batches` without training.

@@ -10,6 +10,6 @@ namespace surefit {
 
 // How training is shown: a live bar on a terminal, plain lines elsewhere, JSON lines on request.
 enum class ProgressStyle { kAuto, kJson, kQuiet };
-std::unique_ptr<Callback> make_progress(ProgressStyle style);
+CallbackHandle make_progress(ProgressStyle style);
 
 }  // namespace surefit

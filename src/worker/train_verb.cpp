@@ -5,9 +5,11 @@
 #include "base/clock.hpp"
 #include "base/units.hpp"
 #include "interop/json.hpp"
+#include "worker/interruption.hpp"
 #include "worker/options.hpp"
 #include "worker/progress.hpp"
 #include "worker/recorder.hpp"
+#include "worker/run_options.hpp"
 #include "worker/verbs.hpp"
 
 namespace surefit::worker {
@@ -16,12 +18,15 @@ namespace {
 constexpr const char* kExample = R"(
 Example:
   surefit train --model seed_cnn --data fashion-mnist --validation fashion-mnist --epochs 3 --save w.safetensors
+A run that was stopped or killed goes on by:
+  surefit train --resume
 )";
 
 struct TrainOptions {
   ModelOptions model;
   DataOptions data;
-  std::string optimizer = "adam", loss, init, save, run;
+  RunOptions run;
+  std::string optimizer = "adam", loss, init, save;
   std::vector<std::string> metrics = {"accuracy"};
   std::int64_t epochs = 1, steps = 0, group = 0;
   std::uint64_t seed = 0;
@@ -53,7 +58,7 @@ struct TrainOptions {
     app.add_flag("--no-shuffle", no_shuffle, "take the data in order");
     app.add_option("--init", init, "initial weights, safetensors");
     app.add_option("--save", save, "where to write the trained weights, safetensors");
-    app.add_option("--run", run, "directory of the run");
+    run.add_to(app);
     app.add_flag("--check-numerics", check_numerics,
                  "look for NaN and Inf behind every node (slow)");
     app.add_flag("--json", json, "one JSON object per line on stdout");
@@ -68,8 +73,9 @@ Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffl
 }
 
 // What was asked for, so that a run can be understood and repeated.
-std::string config_json(const TrainOptions& options) {
-  Json json = {{"model", options.model.model},
+std::string config_json(const TrainOptions& options, const Arguments& arguments) {
+  Json json = {{"arguments", arguments_to_record(arguments)},
+               {"model", options.model.model},
                {"data", options.data.data},
                {"validation", options.data.validation},
                {"epochs", options.epochs},
@@ -98,16 +104,18 @@ void print_result(const History& history, const TrainOptions& options, double se
   }
   std::string text = fmt::format("trained {} epoch{} in {}", history.epochs.size(),
                                  history.epochs.size() == 1 ? "" : "s", format_duration(seconds));
-  for (std::size_t i = 0; i < history.names.size(); ++i) {
+  for (std::size_t i = 0; i < history.names.size() && !history.epochs.empty(); ++i) {
     text += fmt::format(" - {}: {:.4f}", history.names[i], history.epochs.back()[i]);
   }
   fmt::print("{}\n", text);
+  if (!history.stop_reason.empty()) fmt::print("ended early: {}\n", history.stop_reason);
   if (!options.save.empty()) fmt::print("saved {}\n", options.save);
 }
 
 }  // namespace
 
-int train_verb(const Arguments& arguments) {
+int train_verb(const Arguments& given) {
+  const Arguments arguments = with_recorded_arguments(given);
   CLI::App app("Trains a model.", "surefit train");
   TrainOptions options;
   options.add_to(app);
@@ -151,18 +159,27 @@ int train_verb(const Arguments& arguments) {
     fit.validation_data =
         batches(open_data(options.data.validation, DataSplit::kTest), options, false);
   }
-  const auto progress = make_progress(options.json    ? ProgressStyle::kJson
-                                      : options.quiet ? ProgressStyle::kQuiet
-                                                      : ProgressStyle::kAuto);
-  fit.callbacks.push_back(progress.get());
+  options.run.choose_directory(options.model.model);
+  const auto interruption = make_interruption(options.run.deadline_s());
+  fit.callbacks.push_back(interruption.get());
+  fit.callbacks.push_back(make_progress(options.json    ? ProgressStyle::kJson
+                                        : options.quiet ? ProgressStyle::kQuiet
+                                                        : ProgressStyle::kAuto));
   std::unique_ptr<Callback> recorder;
-  if (!options.run.empty()) {
-    recorder = make_recorder(options.run, model, config_json(options));
+  if (!options.run.run.empty()) {
+    recorder =
+        make_recorder(options.run.run, model, config_json(options, arguments), options.run.resume);
     fit.callbacks.push_back(recorder.get());
   }
+  options.run.apply(fit);
   const double started = monotonic_seconds();
   const History history = naming_sources(
       options.data, [&] { return model.fit(batches(samples, options, !options.no_shuffle), fit); });
+  if (history.interrupted) {
+    fmt::print(stderr, "stopped: {}; continue with: surefit train --resume --run {}\n",
+               history.stop_reason, options.run.run);
+    return static_cast<int>(ExitCode::kStopped);
+  }
   if (!options.save.empty()) model.save_weights(options.save);
   print_result(history, options, monotonic_seconds() - started);
   return 0;

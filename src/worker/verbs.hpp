@@ -13,5 +13,6 @@ int evaluate_verb(const Arguments& arguments);
 int predict_verb(const Arguments& arguments);
 int summary_verb(const Arguments& arguments);
 int model_verb(const Arguments& arguments);
+int inspect_verb(const Arguments& arguments);
 
 }  // namespace surefit::worker

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // v1, v2, hybrid and container layouts, as trees of files.
-#include "guard/cgroup.hpp"
+#include "guard/own_cgroup.hpp"
+#include "guard/proc.hpp"
 
 #include <filesystem>
 #include <fstream>

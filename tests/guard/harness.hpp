@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/cgroup.hpp"
+
 namespace surefit::guard {
 
 using Words = std::vector<std::string>;
@@ -31,6 +33,14 @@ inline std::string scratch_directory() {
     return std::string(::mkdtemp(name.data()));
   }();
   return path;
+}
+
+// Whether the kernel tells who was killed for lack of memory; without that a verdict is one degree less sure.
+inline bool oom_counters_readable() {
+  for (const MemoryLevel& level : CgroupChain(roots_of(::getpid())).memory()) {
+    if (level.oom_kill) return true;
+  }
+  return false;
 }
 
 inline std::string read_all(const std::string& path) {

@@ -96,7 +96,19 @@ Words front(const Words& rest) {
   return words;
 }
 
-TEST(Terminal, InteractiveProgramSeesATerminalOfTheRightSize) {
+// A bare chroot has no pseudo terminals.
+class Terminals : public testing::Test {
+ protected:
+  void SetUp() override {
+    int master = -1, slave = -1;
+    if (::openpty(&master, &slave, nullptr, nullptr, nullptr) != 0)
+      GTEST_SKIP() << "no pseudo terminal can be made here";
+    ::close(master);
+    ::close(slave);
+  }
+};
+
+TEST_F(Terminals, InteractiveProgramSeesATerminalOfTheRightSize) {
   Terminal terminal(front({"run", "--", "/bin/sh", "-c",
                            "test -t 0 && test -t 1 && test -t 2 && stty size && printf 'name? ' && "
                            "read n && echo hello $n && stty -a | grep -c echo"}));
@@ -107,7 +119,7 @@ TEST(Terminal, InteractiveProgramSeesATerminalOfTheRightSize) {
   EXPECT_EQ(terminal.finish(), 0) << terminal.seen();
 }
 
-TEST(Terminal, WindowSizeFollows) {
+TEST_F(Terminals, WindowSizeFollows) {
   Terminal terminal(
       front({"run", "--", "/bin/sh", "-c",
              "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done"}));
@@ -120,7 +132,7 @@ TEST(Terminal, WindowSizeFollows) {
   EXPECT_EQ(terminal.finish(), 0);
 }
 
-TEST(Terminal, ControlCReachesTheProgramAndIsNoCrash) {
+TEST_F(Terminals, ControlCReachesTheProgramAndIsNoCrash) {
   Terminal terminal(front({"run", "--", "/usr/bin/python3", "-c",
                            "import time\nprint('ready', flush=True)\ntime.sleep(30)"}));
   ASSERT_TRUE(terminal.shows("ready"));
@@ -129,7 +141,7 @@ TEST(Terminal, ControlCReachesTheProgramAndIsNoCrash) {
   EXPECT_NE(terminal.seen().find("interrupted"), std::string::npos) << terminal.seen();
 }
 
-TEST(Terminal, ProgressBarsStayLive) {
+TEST_F(Terminals, ProgressBarsStayLive) {
   Terminal terminal(front({"run", "--", "/usr/bin/python3", "-c",
                            "import sys,time\nfor i in range(3):\n  sys.stderr.write('\\r%d%%' % "
                            "i); sys.stderr.flush(); time.sleep(0.3)\nsys.stdout.write('x'*3)"}));
@@ -139,7 +151,7 @@ TEST(Terminal, ProgressBarsStayLive) {
   EXPECT_NE(terminal.seen().find("\r1%\r2%xxx"), std::string::npos) << terminal.seen();
 }
 
-TEST(Terminal, PythonPromptAndScreenPrograms) {
+TEST_F(Terminals, PythonPromptAndScreenPrograms) {
   Terminal terminal(front({"run", "--", "/usr/bin/python3", "-q"}));
   ASSERT_TRUE(terminal.shows(">>> "));
   terminal.type("6*7\r");
@@ -148,7 +160,7 @@ TEST(Terminal, PythonPromptAndScreenPrograms) {
   EXPECT_EQ(terminal.finish(), 0) << terminal.seen();
 }
 
-TEST(Terminal, KillNineOnTheGuardIsToldAndTheChildEnds) {
+TEST_F(Terminals, KillNineOnTheGuardIsToldAndTheChildEnds) {
   Terminal terminal(
       front({"run", "--", "/usr/bin/python3", "-c",
              "import os,time\nprint('child', os.getpid(), flush=True)\ntime.sleep(60)"}));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/plan.hpp"
+#include "plan/schedule.hpp"
 #include "support/fake_op.hpp"
 
 namespace surefit {
@@ -115,12 +116,14 @@ Graph network(Dice& dice, bool residual) {
   ValueId gradient = saved.back();
   std::vector<ValueId> sums;
   for (std::size_t i = weights.size(); i-- > 0;) {
+    const auto first = static_cast<NodeId>(graph.nodes().size());
     FakeOp::Spec sum = {.kind = "backward_weights", .outputs = {graph.value(weights[i]).type}};
     sum.traits.role = BatchRole::kReduction;
     sums.push_back(graph.add1(fake(sum), {saved[i], gradient}, "layer", Phase::kBackward,
                               Category::kGradients));
     gradient = graph.add1(fake({.kind = "backward_data", .outputs = {graph.value(saved[i]).type}}),
                           {gradient, weights[i]}, "layer", Phase::kBackward);
+    graph.set_source(first, static_cast<NodeId>(i));
   }
   for (std::size_t i = 0; i < sums.size(); ++i) {
     FakeOp::Spec update = {.kind = "update", .mutated = {0}};
@@ -154,7 +157,6 @@ PlanOptions random_options(Dice& dice) {
   options.batch = dice.between(1, 12);
   options.threads = static_cast<int>(dice.between(1, 4));
   options.group = dice.between(0, options.batch + 1);
-  options.early_update = dice.chance(30);
   options.allow_in_place = !dice.chance(20);
   options.allow_sharing = !dice.chance(10);
   return options;
@@ -172,7 +174,7 @@ TEST(PlannerProperties, EveryRandomGraphGetsASoundPlan) {
       tally.add(plan);
     } catch (const std::exception& error) {
       FAIL() << "seed " << seed << ", batch " << options.batch << ", group " << options.group
-             << ", early update " << options.early_update << ": " << error.what();
+             << ": " << error.what();
     }
   }
   tally.print("random graphs");
@@ -185,12 +187,9 @@ TEST(PlannerProperties, AllGroupSizesOfAGraphAreSound) {
     Dice dice(seed + 100000);
     const Graph graph = random_graph(dice);
     for (std::int64_t group = 0; group <= 9; ++group) {
-      for (const bool early : {false, true}) {
-        const PlanOptions options = {
-            .batch = 8, .threads = 2, .group = group, .early_update = early};
-        ASSERT_NO_THROW(verify(graph, make_plan(graph, options)))
-            << "seed " << seed << " group " << group;
-      }
+      const PlanOptions options = {.batch = 8, .threads = 2, .group = group};
+      ASSERT_NO_THROW(verify(graph, make_plan(graph, options)))
+          << "seed " << seed << " group " << group;
     }
   }
 }
@@ -200,9 +199,7 @@ TEST(PlannerProperties, ChainsMeetTheLiveBound) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Dice dice(seed + 200000);
     const Graph graph = network(dice, false);
-    tally.add(make_plan(
-        graph,
-        {.batch = 8, .threads = 2, .group = dice.between(0, 8), .early_update = dice.chance(50)}));
+    tally.add(make_plan(graph, {.batch = 8, .threads = 2, .group = dice.between(0, 8)}));
   }
   tally.print("chains");
   // The live bound is not always reachable; the zoo's models are held to it strictly
@@ -215,12 +212,42 @@ TEST(PlannerProperties, ResidualNetworksMeetTheLiveBound) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Dice dice(seed + 300000);
     const Graph graph = network(dice, true);
-    tally.add(make_plan(
-        graph,
-        {.batch = 8, .threads = 2, .group = dice.between(0, 8), .early_update = dice.chance(50)}));
+    tally.add(make_plan(graph, {.batch = 8, .threads = 2, .group = dice.between(0, 8)}));
   }
   tally.print("residual networks");
   EXPECT_LE(tally.above_tolerance, tally.plans / 100);
+}
+
+// Any mixture of stretches, groups and ways to save gives a plan that the verifier accepts.
+TEST(PlannerProperties, EveryWayToSaveIsSound) {
+  std::size_t restored = 0, segments = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    Dice dice(seed + 500000);
+    const Graph graph = network(dice, dice.chance(60));
+    const std::vector<OpTraits> traits = traits_of(graph);
+    PlanOptions options = random_options(dice);
+    options.saving.assign(graph.values().size(), Saving::kKeep);
+    for (const Value& value : graph.values()) {
+      if (!restorable(graph, traits, value.id)) continue;
+      options.saving[static_cast<std::size_t>(value.id)] = dice.pick(std::vector{
+          Saving::kKeep, Saving::kRecompute, Saving::kRecompute, Saving::kSpill, Saving::kHalf});
+    }
+    NodeId forward = 0;
+    while (graph.node(forward).phase == Phase::kForward) ++forward;
+    for (NodeId end = 0; end < forward;) {
+      end = std::min<NodeId>(forward, end + static_cast<NodeId>(dice.between(1, 6)));
+      options.stretches.push_back({end, dice.between(1, options.batch)});
+    }
+    try {
+      const Plan plan = make_plan(graph, options);
+      for (const Instance& instance : plan.instances) restored += instance.again ? 1 : 0;
+      segments += plan.segments.size();
+    } catch (const std::exception& error) {
+      FAIL() << "seed " << seed << ": " << error.what();
+    }
+  }
+  EXPECT_GT(restored, 5000U);
+  EXPECT_GT(segments, 5000U);
 }
 
 TEST(PlannerProperties, PlansAreReproducible) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Negative controls: sound plans, broken in one way at a time, must be refused for that reason.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "plan/plan.hpp"
@@ -39,6 +41,12 @@ class VerifyTest : public ::testing::Test {
       if (buffer.value == value) return buffer;
     }
     throw std::logic_error("no buffer");
+  }
+  std::vector<Instance>::iterator update_in(Plan& plan) const {
+    return std::find_if(plan.instances.begin(), plan.instances.end(),
+                        [&](const Instance& instance) {
+                          return graph_.node(instance.node).phase == Phase::kUpdate;
+                        });
   }
   void expect_refused(const Plan& plan, const std::string& why) const {
     try {
@@ -101,23 +109,23 @@ TEST_F(VerifyTest, SwappedInstances) {
 
 TEST_F(VerifyTest, AnUpdateBeforeTheLastReader) {
   Plan broken = plan();
-  std::rotate(broken.instances.begin() + 1, broken.instances.end() - 1, broken.instances.end());
-  expect_refused(broken, "");
+  const auto update = update_in(broken);
+  std::rotate(broken.instances.begin() + 1, update, update + 1);
+  expect_refused(broken, "holds something else");
 }
 
 TEST_F(VerifyTest, ADroppedUpdate) {
   Plan broken = plan();
-  broken.instances.pop_back();
+  broken.instances.erase(update_in(broken));
   --broken.segments.back().end;
-  if (broken.segments.back().begin == broken.segments.back().end) broken.segments.pop_back();
   expect_refused(broken, "runs 0 times");
 }
 
 TEST_F(VerifyTest, AnUpdateRunTwice) {
   Plan broken = plan();
-  broken.instances.push_back(broken.instances.back());
+  broken.instances.push_back(*update_in(broken));
   ++broken.segments.back().end;
-  expect_refused(broken, "");
+  expect_refused(broken, "after its update");
 }
 
 TEST_F(VerifyTest, AReductionCutInsideItsGrain) {
@@ -172,9 +180,68 @@ TEST_F(VerifyTest, AKeptValueThatIsOverwritten) {
   EXPECT_NO_THROW(verify(graph, make_plan(graph, {.batch = 8})));
   // The plan for the graph that does not keep it reuses its memory.
   Plan broken = make_plan(graph_, {.batch = 8});
+  Instance& last = broken.instances.back();
+  ASSERT_EQ(graph_.node(last.node).layer, "third");
+  Buffer& scratch = broken.buffers[static_cast<std::size_t>(last.thread_scratch)];
+  scratch.offset = broken.arena_bytes;
+  broken.arena_bytes += scratch.bytes;
   buffer_of(broken, third_).offset = buffer_of(broken, first_).offset;
   verify(graph_, broken);
   EXPECT_THROW(verify(graph, broken), InternalError);
+}
+
+// What leaves the arena has to come back from where it was put.
+TEST_F(VerifyTest, AValueFetchedFromAnotherPlace) {
+  PlanOptions options = {.batch = 8, .threads = 2, .group = 4};
+  options.saving.assign(graph_.values().size(), Saving::kKeep);
+  options.saving[static_cast<std::size_t>(first_)] = Saving::kSpill;
+  options.saving[static_cast<std::size_t>(second_)] = Saving::kSpill;
+  Plan broken = make_plan(graph_, options);
+  for (Instance& instance : broken.instances) {
+    if (instance.action == Action::kFetch)
+      instance.file_offset = instance.file_offset == 0 ? 4096 : 0;
+  }
+  expect_refused(broken, "before it is spilled");
+}
+
+TEST_F(VerifyTest, AValueFetchedBeforeItIsSpilled) {
+  PlanOptions options = {.batch = 8, .threads = 2};
+  options.saving.assign(graph_.values().size(), Saving::kKeep);
+  options.saving[static_cast<std::size_t>(first_)] = Saving::kSpill;
+  Plan broken = make_plan(graph_, options);
+  std::erase_if(broken.instances, [](const Instance& i) { return i.action == Action::kSpill; });
+  --broken.segments.back().end;
+  expect_refused(broken, "before it is spilled");
+}
+
+TEST_F(VerifyTest, AReaderOfTheSixteenBitForm) {
+  PlanOptions options = {.batch = 8, .threads = 2};
+  options.saving.assign(graph_.values().size(), Saving::kKeep);
+  options.saving[static_cast<std::size_t>(first_)] = Saving::kHalf;
+  Plan broken = make_plan(graph_, options);
+  for (std::size_t i = 0; i < broken.instances.size(); ++i) {
+    if (broken.instances[i].action != Action::kExpand) continue;
+    const int half = broken.instances[i].inputs[0], full = broken.instances[i].outputs[0];
+    for (Instance& later : broken.instances) {
+      for (int& input : later.inputs) {
+        if (input == full) input = half;
+      }
+    }
+  }
+  expect_refused(broken, "16-bit");
+}
+
+// A recomputation that is dropped leaves its reader with whatever lies there now.
+TEST_F(VerifyTest, ARecomputationThatIsDropped) {
+  PlanOptions options = {.batch = 8, .threads = 2, .allow_sharing = false};
+  options.saving.assign(graph_.values().size(), Saving::kKeep);
+  options.saving[static_cast<std::size_t>(first_)] = Saving::kRecompute;
+  Plan broken = make_plan(graph_, options);
+  const auto before = broken.instances.size();
+  std::erase_if(broken.instances, [](const Instance& i) { return i.again; });
+  ASSERT_EQ(broken.instances.size() + 1, before);
+  --broken.segments.back().end;
+  expect_refused(broken, "holds something else");
 }
 
 TEST_F(VerifyTest, SegmentsThatDoNotCoverTheInstances) {

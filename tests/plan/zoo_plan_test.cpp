@@ -16,13 +16,10 @@ TEST(ZooPlans, StayWithinOnePercentOfTheLiveBound) {
     const Compiled compiled = {"adam", "sparse_categorical_crossentropy", {"accuracy"}};
     const Program program(model.impl().network, &compiled, Program::Purpose::kTrain);
     for (const std::int64_t group : {0, 1, 8}) {
-      for (const bool early : {false, true}) {
-        const Plan plan = make_plan(
-            program.graph(), {.batch = 32, .threads = 2, .group = group, .early_update = early});
-        EXPECT_LE(static_cast<double>(plan.arena_bytes),
-                  1.01 * static_cast<double>(plan.max_live_bytes))
-            << name << ", group " << group << ", early update " << early;
-      }
+      const Plan plan = make_plan(program.graph(), {.batch = 32, .threads = 2, .group = group});
+      EXPECT_LE(static_cast<double>(plan.arena_bytes),
+                1.01 * static_cast<double>(plan.max_live_bytes))
+          << name << ", group " << group;
     }
   }
 }

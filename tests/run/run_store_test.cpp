@@ -31,7 +31,7 @@ TEST_F(RunStoreTest, RoundTrip) {
   store.set("name", "first");
   store.set("name", "second");
   const ScalarRow rows[] = {
-      {1, 0, "loss", 2.5, 10}, {2, 0, "loss", std::nan(""), 11}, {2, 0, "accuracy", 0.5, 11}};
+      {1, 0, "loss", 2.5, 10}, {2, 1, "loss", std::nan(""), 11}, {2, 1, "accuracy", 0.5, 11}};
   store.add(rows);
   const MemoryRow memory[] = {{1.5, "guard", 100, 90, 120, 0}};
   store.add(memory);
@@ -48,8 +48,9 @@ TEST_F(RunStoreTest, RoundTrip) {
   ASSERT_EQ(reader.events().size(), 1u);
   EXPECT_EQ(reader.events()[0].kind, "checkpoint");
 
-  store.forget_after(1);
-  EXPECT_EQ(reader.scalars("loss").size(), 1u);
+  store.forget_from(1);
+  ASSERT_EQ(reader.scalars("loss").size(), 1u);
+  EXPECT_EQ(reader.scalars("loss")[0].step, 1);
 }
 
 TEST_F(RunStoreTest, TwoWritersAtOnce) {

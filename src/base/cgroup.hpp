@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control groups, v1, v2 or hybrid: the chain of ancestors of a process, its limits and counters,
-// and a group of the guard's own where the machine permits one.
+// Control groups, v1, v2 or hybrid: the chain of ancestors of a process, its limits and counters.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +8,9 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "guard/proc.hpp"
+#include "base/proc_file.hpp"
 
-namespace surefit::guard {
+namespace surefit {
 
 // Where to look; tests point it at trees of their own.
 struct CgroupRoots {
@@ -75,26 +74,4 @@ class CgroupChain {
 // limits.
 std::uint64_t headroom(const std::vector<MemoryLevel>& levels);
 
-// A memory group of our own for the child; empty path where not permitted (why() says so).
-class OwnCgroup {
- public:
-  OwnCgroup() = default;
-  ~OwnCgroup() { remove(); }
-  OwnCgroup(const OwnCgroup&) = delete;
-  OwnCgroup& operator=(const OwnCgroup&) = delete;
-
-  bool create(const CgroupChain& parent, const std::string& name, std::uint64_t limit);
-  void set_limit(std::uint64_t limit);
-  bool exists() const { return !path_.empty(); }
-  const std::string& path() const { return path_; }
-  const std::string& why() const { return why_; }
-  std::string procs_file() const { return path_ + "/cgroup.procs"; }
-  std::vector<pid_t> members() const;
-  void remove();
-
- private:
-  std::string path_, why_;
-  bool v2_ = false;
-};
-
-}  // namespace surefit::guard
+}  // namespace surefit

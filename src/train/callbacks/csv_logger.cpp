@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <fmt/format.h>
+#include <numeric>
+
+#include "surefit/callbacks.hpp"
+
+#include "base/env.hpp"
+
+namespace surefit {
+namespace {
+
+// The file is written anew from the history at each epoch's end: small, never half, and right after
+// any crash.
+class CSVLoggerImpl final : public Callback {
+ public:
+  explicit CSVLoggerImpl(const CSVLogger& spec) : spec_(spec) {
+    if (spec.filename.empty())
+      throw ConfigError("[CSVLogger.filename] expected the name of a file; got none");
+  }
+
+  std::string_view state_name() const override { return CSVLogger::kClass; }
+  void visit_state(StateVisitor& visitor) override { visitor.field("before", before_); }
+
+  void on_train_begin(TrainState&) override {
+    Env& env = Env::posix();
+    before_ =
+        spec_.append && env.exists(spec_.filename) ? read_file(env, spec_.filename) : std::string();
+  }
+  void on_resume(TrainState& state) override { write(state.history()); }
+  void on_epoch_end(TrainState& state, const Logs&) override { write(state.history()); }
+
+ private:
+  void write(const History& history) const {
+    std::vector<std::size_t> order(history.names.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return history.names[a] < history.names[b]; });
+    std::string text = before_;
+    if (before_.empty() && !history.names.empty()) {
+      text += "epoch";
+      for (const std::size_t i : order) text += spec_.separator + history.names[i];
+      text += '\n';
+    }
+    for (std::size_t epoch = 0; epoch < history.epochs.size(); ++epoch) {
+      text += fmt::format("{}", epoch);
+      for (const std::size_t i : order)
+        text += fmt::format("{}{}", spec_.separator, history.epochs[epoch][i]);
+      text += '\n';
+    }
+    write_file_atomically(Env::posix(), spec_.filename,
+                          [&](WritableFile& file) { file.append(std::as_bytes(std::span(text))); });
+  }
+
+  CSVLogger spec_;
+  std::string before_;  // what the file held when training began
+};
+
+}  // namespace
+
+CallbackPtr make_callback(const CSVLogger& spec) {
+  return std::make_shared<CSVLoggerImpl>(spec);
+}
+
+}  // namespace surefit
