@@ -50,6 +50,14 @@ struct DataOptions {
   Dataset fixed_size(const std::string& spec, Split split) const;
 };
 
+// How much memory there is, and what may be done to stay within it.
+struct MemoryOptions {
+  std::string memory = "auto", spill_to;
+  std::vector<std::string> allow;
+  void add_to(CLI::App& app);
+  void apply(FitOptions& fit) const;  // throws ConfigError
+};
+
 // The same error with the source that the user gave instead of "[data]".
 DataError name_source(const DataError& error, const DataOptions& options);
 template <typename Work>

@@ -4,6 +4,7 @@
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
+#include "engine/kernels/table.hpp"
 #include "interop/json.hpp"
 #include "worker/interruption.hpp"
 #include "worker/options.hpp"
@@ -26,6 +27,7 @@ struct TrainOptions {
   ModelOptions model;
   DataOptions data;
   RunOptions run;
+  MemoryOptions memory;
   std::string optimizer = "adam", loss, init, save;
   std::vector<std::string> metrics = {"accuracy"};
   std::int64_t epochs = 1, steps = 0, group = 0;
@@ -46,6 +48,7 @@ struct TrainOptions {
         ->capture_default_str();
     app.add_option("--steps", steps, "stop after this many steps over all epochs")
         ->check(CLI::PositiveNumber);
+    memory.add_to(app);
     app.add_option("--group", group,
                    "samples in flight at once; never changes a bit (default: planned)")
         ->check(CLI::PositiveNumber);
@@ -88,7 +91,8 @@ std::string config_json(const TrainOptions& options, const Arguments& arguments)
                {"resize", options.data.resize},
                {"augment", options.data.augment},
                {"winograd", options.winograd},
-               {"onednn", options.onednn}};
+               {"onednn", options.onednn},
+               {"instruction_set", kernels::table().isa}};
   return dump_json(json, 1) + "\n";
 }
 
@@ -129,6 +133,8 @@ int train_verb(const Arguments& given) {
   }
   if (!options.save.empty()) check_writable(options.save, "--save");
 
+  options.run.choose_directory(options.model.model);
+  options.run.pin_instruction_set();
   Model model = options.model.make();
   const Dataset samples = options.data.train_samples();
   const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
@@ -155,26 +161,26 @@ int train_verb(const Arguments& given) {
   fit.threads = options.data.threads;
   fit.max_steps = options.steps;
   fit.group = options.group;
+  options.memory.apply(fit);
   fit.winograd = options.winograd;
   fit.onednn = options.onednn;
   fit.check_numerics = options.check_numerics;
   if (!options.data.validation.empty()) {
     fit.validation_data = batches(options.data.validation_samples(), options, false);
   }
-  options.run.choose_directory(options.model.model);
   const auto interruption = make_interruption(options.run.deadline_s());
   fit.callbacks.push_back(interruption.get());
   fit.callbacks.push_back(make_progress(options.json    ? ProgressStyle::kJson
                                         : options.quiet ? ProgressStyle::kQuiet
                                                         : ProgressStyle::kAuto));
-  std::unique_ptr<Callback> recorder;
+  fit.input = options.data.input(options.run.run, options.json);
+  options.run.apply(fit);
+  std::unique_ptr<Callback> recorder;  // behind those that may refuse their options
   if (!options.run.run.empty()) {
     recorder =
         make_recorder(options.run.run, model, config_json(options, arguments), options.run.resume);
     fit.callbacks.push_back(recorder.get());
   }
-  fit.input = options.data.input(options.run.run, options.json);
-  options.run.apply(fit);
   const double started = monotonic_seconds();
   const History history = naming_sources(
       options.data, [&] { return model.fit(batches(samples, options, !options.no_shuffle), fit); });
