@@ -83,6 +83,13 @@ void BatchReader::set_budget(std::uint64_t bytes) {
   lay_out();
 }
 
+void BatchReader::limit_cache(std::uint64_t bytes) {
+  if (options_.input.cache != CacheMode::kAuto) return;
+  SUREFIT_CHECK(samples_ == 0, "the cache of a pipeline changed after {} samples", samples_);
+  cache_limit_bytes_ = bytes;
+  lay_out();
+}
+
 // The budget is split once: caches get what decoding and shuffling leave, so that all together can
 // never exceed it.
 void BatchReader::lay_out() {
@@ -91,7 +98,7 @@ void BatchReader::lay_out() {
   const std::uint64_t metered = bytes_of(verbs, Residence::kMetered) + scratch_bytes_;
   const std::uint64_t budget = options_.input.budget_bytes;
   const bool planned = budget == kPlannedBytes;
-  const std::uint64_t room = planned                    ? available_memory_bytes() / 2
+  const std::uint64_t room = planned ? std::min(available_memory_bytes() / 2, cache_limit_bytes_)
                              : budget > fixed + metered ? budget - fixed - metered
                                                         : 0;
   workers_.clear();

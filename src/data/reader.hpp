@@ -65,6 +65,8 @@ class BatchReader {
   // Without any cache, and without kSource entries: no smaller budget is safe.
   std::uint64_t least_bytes() const;
   void set_budget(std::uint64_t bytes);  // before the first batch
+  // Before the first batch: the most that an automatic cache may take where no budget was stated.
+  void limit_cache(std::uint64_t bytes);
   const Meter& meter() const { return *meter_; }
   // Bytes the pipeline holds now: buffers and the reader's cache.
   std::uint64_t memory_bytes() const {
@@ -133,6 +135,7 @@ class BatchReader {
   bool reads_ahead_ = false;
   std::uint64_t samples_ = 0;
   std::uint64_t scratch_bytes_ = 0;
+  std::uint64_t cache_limit_bytes_ = ~std::uint64_t{0};
   double fill_seconds_ = 0, stall_seconds_ = 0, first_fill_ = 0, last_fill_ = 0;
   mutable std::optional<State> description_;
 };

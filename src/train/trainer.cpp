@@ -109,6 +109,8 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
 MemoryPlan Trainer::plan() {
   MemoryRequest request =
       memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
+  // A cache is a gain, never the reason to refuse a run.
+  train_feed_.reader().limit_cache(request.budget / 4);
   enter_data(train_feed_, "data", request);
   if (validation_program_) {
     request.validation = validation_program_.get();

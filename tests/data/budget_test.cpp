@@ -51,6 +51,19 @@ TEST(Budget, StatedOnceCoversEverything) {
   }
 }
 
+TEST(Budget, AnAutomaticCacheTakesNoMoreThanItIsGiven) {
+  TemporaryFolder folder;
+  fill_folder(folder, 24);
+  const Dataset dataset = folder_of(folder, 32);
+  const std::vector<Delivered> expected = run(dataset, 2);
+  ThreadPool pool(2);
+  BatchReader reader(dataset, {.seed = 5, .threads = 2, .input = {.cache = CacheMode::kAuto}});
+  const std::uint64_t all = reader.planned_bytes();
+  reader.limit_cache(30'000);
+  EXPECT_LE(reader.planned_bytes(), all - 40'000);
+  EXPECT_EQ(drain(reader, pool, 2), expected);
+}
+
 TEST(Budget, TheLargestPictureIsPlannedFor) {
   TemporaryFolder folder;
   fill_folder(folder, 40);
