@@ -271,6 +271,20 @@ struct ProgbarLogger {
 };
 CallbackPtr make_callback(const ProgbarLogger&);
 
+// Process memory at the begin and end of each epoch against the plan, and its trend: memory that
+// grows from epoch to epoch is a leak, and is named with its size per epoch.
+struct MemoryMonitor {
+  bool verbose = true;        // a line per epoch on stderr
+  double leak_megabytes = 1;  // per epoch, over at least three epochs, to be called a leak
+  static constexpr std::string_view kClass = "MemoryMonitor";
+  static constexpr auto fields() {
+    using S = MemoryMonitor;
+    return std::tuple{SpecField{"verbose", &S::verbose},
+                      SpecField{"leak_megabytes", &S::leak_megabytes}};
+  }
+};
+CallbackPtr make_callback(const MemoryMonitor&);
+
 // Functions of your own. They keep no state over a crash.
 struct LambdaCallback {
   std::function<void(TrainState&)> on_train_begin = {}, on_epoch_begin = {}, on_train_end = {};
@@ -279,7 +293,7 @@ struct LambdaCallback {
 };
 CallbackPtr make_callback(const LambdaCallback&);
 
-using BuiltinCallbacks = TypeList<ModelCheckpoint, EarlyStopping, ReduceLROnPlateau,
+using BuiltinCallbacks = TypeList<ModelCheckpoint, MemoryMonitor, EarlyStopping, ReduceLROnPlateau,
                                   LearningRateScheduler, TerminateOnNaN, CSVLogger, ProgbarLogger>;
 
 // Any callback: a spec, or an object of yours, which must live until fit() returns.

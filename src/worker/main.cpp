@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <new>
 
 #include "surefit/error.hpp"
@@ -30,6 +31,11 @@ int dispatch(int count, char** words) {
 }  // namespace
 
 int main(int count, char** words) {
+  // Large temporaries go back to the system at once. Left alone, malloc keeps what it was given once,
+  // and no plan could foresee how much that is.
+  ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
+  ::mallopt(M_TRIM_THRESHOLD, 256 << 10);
+  ::mallopt(M_ARENA_MAX, 1);
   try {
     return dispatch(count, words);
   } catch (const surefit::Error& error) {
