@@ -56,6 +56,31 @@ struct Sides {
   bool operator==(const Sides&) const = default;
 };
 
+// Axes as Keras writes them: -1, or {1, 2, 3}.
+struct Axes {
+  std::vector<std::int64_t> values = {};
+  Axes() = default;
+  Axes(std::initializer_list<std::int64_t> list) : values(list) {}
+  bool operator==(const Axes&) const = default;
+};
+
+// One number or one for each channel; empty is null.
+struct Numbers {
+  std::vector<double> values = {};
+  Numbers() = default;
+  Numbers(std::initializer_list<double> list) : values(list) {}
+  bool operator==(const Numbers&) const = default;
+};
+
+// From low to high; one number stands for [-number, number].
+struct Interval {
+  double low = 0, high = 0;
+  constexpr Interval(double both = 0)
+      : low(-both), high(both) {}  // NOLINT(google-explicit-constructor): factor=0.1
+  constexpr Interval(double from, double to) : low(from), high(to) {}
+  bool operator==(const Interval&) const = default;
+};
+
 // A Keras object known by class and arguments: initializers, regularizers, constraints.
 struct Object {
   std::string class_name;
@@ -88,6 +113,9 @@ ConfigValue to_config(double value);
 ConfigValue to_config(const std::string& value);
 ConfigValue to_config(const Pair& value);
 ConfigValue to_config(const Sides& value);  // [[top, bottom], [left, right]]
+ConfigValue to_config(const Axes& value);
+ConfigValue to_config(const Numbers& value);
+ConfigValue to_config(const Interval& value);
 ConfigValue to_config(const Object& value);
 ConfigValue to_config(const std::vector<std::int64_t>& value);
 template <typename T>
@@ -102,6 +130,9 @@ void from_config(const ConfigValue& value, const std::string& where, double& out
 void from_config(const ConfigValue& value, const std::string& where, std::string& out);
 void from_config(const ConfigValue& value, const std::string& where, Pair& out);
 void from_config(const ConfigValue& value, const std::string& where, Sides& out);
+void from_config(const ConfigValue& value, const std::string& where, Axes& out);
+void from_config(const ConfigValue& value, const std::string& where, Numbers& out);
+void from_config(const ConfigValue& value, const std::string& where, Interval& out);
 void from_config(const ConfigValue& value, const std::string& where, Object& out);
 void from_config(const ConfigValue& value, const std::string& where,
                  std::vector<std::int64_t>& out);

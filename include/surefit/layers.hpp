@@ -17,6 +17,7 @@
 #include "surefit/layers/merging.hpp"
 #include "surefit/layers/normalization.hpp"
 #include "surefit/layers/pooling.hpp"
+#include "surefit/layers/preprocessing.hpp"
 #include "surefit/layers/regularization.hpp"
 #include "surefit/layers/resizing.hpp"
 #include "surefit/tensor.hpp"
@@ -29,9 +30,12 @@ namespace surefit {
 // Every layer of the library, once.
 using BuiltinLayers =
     TypeList<InputLayer, Conv2D, DepthwiseConv2D, SeparableConv2D, Conv2DTranspose, MaxPooling2D,
-             AveragePooling2D, GlobalAveragePooling2D, BatchNormalization, Dense, Flatten,
-             UpSampling2D, ZeroPadding2D, Cropping2D, Dropout, Activation, ReLU, Softmax, Add,
-             Concatenate>;
+             AveragePooling2D, GlobalAveragePooling2D, GlobalMaxPooling2D, BatchNormalization,
+             LayerNormalization, GroupNormalization, Rescaling, Normalization, Dense, Flatten,
+             Reshape, Permute, UpSampling2D, ZeroPadding2D, Cropping2D, Dropout, SpatialDropout2D,
+             GaussianNoise, Activation, ReLU, LeakyReLU, PReLU, ELU, Softmax, Add, Multiply,
+             Subtract, Average, Maximum, Minimum, Concatenate, RandomFlip, RandomCrop,
+             RandomTranslation, RandomRotation>;
 
 class Symbol;
 

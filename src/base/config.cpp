@@ -82,6 +82,20 @@ ConfigValue to_config(const Sides& value) {
   return ConfigValue(ConfigList{to_config(Pair(value.top, value.bottom)),
                                 to_config(Pair(value.left, value.right))});
 }
+ConfigValue to_config(const Axes& value) {
+  if (value.values.empty()) return {};
+  return value.values.size() == 1 ? to_config(value.values[0]) : to_config(value.values);
+}
+ConfigValue to_config(const Numbers& value) {
+  if (value.values.empty()) return {};
+  if (value.values.size() == 1) return to_config(value.values[0]);
+  ConfigList list;
+  for (const double item : value.values) list.push_back(to_config(item));
+  return ConfigValue(std::move(list));
+}
+ConfigValue to_config(const Interval& value) {
+  return ConfigValue(ConfigList{to_config(value.low), to_config(value.high)});
+}
 ConfigValue to_config(const Object& value) {
   return ConfigValue(ConfigMap{{"class_name", to_config(value.class_name)},
                                {"config", ConfigValue(value.config)}});
@@ -163,6 +177,36 @@ void from_config(const ConfigValue& value, const std::string& where, Sides& out)
   } else {
     from_config(value, where, vertical);
     out = {vertical.h, vertical.w};
+  }
+}
+
+void from_config(const ConfigValue& value, const std::string& where, Axes& out) {
+  out.values.clear();
+  if (value.is_null()) return;
+  if (std::holds_alternative<ConfigList>(value.data)) return from_config(value, where, out.values);
+  from_config(value, where, out.values.emplace_back());
+}
+
+void from_config(const ConfigValue& value, const std::string& where, Numbers& out) {
+  out.values.clear();
+  if (value.is_null()) return;
+  const auto* list = std::get_if<ConfigList>(&value.data);
+  if (list == nullptr) return from_config(value, where, out.values.emplace_back());
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    from_config((*list)[i], fmt::format("{}[{}]", where, i), out.values.emplace_back());
+  }
+}
+
+void from_config(const ConfigValue& value, const std::string& where, Interval& out) {
+  const auto* list = std::get_if<ConfigList>(&value.data);
+  if (list != nullptr && list->size() == 2) {
+    from_config((*list)[0], where + "[0]", out.low);
+    from_config((*list)[1], where + "[1]", out.high);
+  } else if (list == nullptr) {
+    from_config(value, where, out.high);
+    out.low = -out.high;
+  } else {
+    misfit(where, "a number or a list of two", value);
   }
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/initializer.hpp"
 
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <numbers>
 #include <string>
 
 #include "base/philox.hpp"
+#include "engine/kernels/table.hpp"
 
 namespace surefit {
 namespace {
@@ -26,6 +28,15 @@ Fans fans_of(const Shape& shape) {
           field * static_cast<double>(shape[shape.rank() - 1])};
 }
 
+// One stream of random words, one by one and by the vector kernel.
+struct Stream {
+  Philox one;
+  kernels::PhiloxStream words;
+  Stream(std::uint64_t seed, std::uint32_t parameter)
+      : one(seed, Purpose::kInit, parameter, 0, 0),
+        words(kernels::philox_stream(seed, Purpose::kInit, parameter, 0, 0)) {}
+};
+
 // Two standard normals from two words (Box and Muller), in double so that bits do not hang on float
 // libm paths.
 double normal(const Philox& stream, std::uint64_t index) {
@@ -35,30 +46,37 @@ double normal(const Philox& stream, std::uint64_t index) {
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-void fill_uniform(const Philox& stream, double low, double high, std::span<float> values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(low + (high - low) * static_cast<double>(stream.uniform(i)));
+void fill_uniform(const Stream& stream, double low, double high, std::span<float> values) {
+  std::array<std::uint32_t, 1024> words;
+  for (std::size_t begin = 0; begin < values.size(); begin += words.size()) {
+    const std::size_t count = std::min(words.size(), values.size() - begin);
+    kernels::table().noise.words(stream.words, static_cast<std::int64_t>(begin),
+                                 static_cast<std::int64_t>(begin + count), words.data());
+    for (std::size_t i = 0; i < count; ++i) {
+      const float uniform = static_cast<float>(words[i] >> 8) * 0x1p-24f;  // as Philox::uniform
+      values[begin + i] = static_cast<float>(low + (high - low) * static_cast<double>(uniform));
+    }
   }
 }
 
-void fill_normal(const Philox& stream, double mean, double deviation, std::span<float> values) {
+void fill_normal(const Stream& stream, double mean, double deviation, std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(mean + deviation * normal(stream, i));
+    values[i] = static_cast<float>(mean + deviation * normal(stream.one, i));
   }
 }
 
 // Redraws beyond two deviations; each element has its own run of blocks, so elements stay
 // independent.
-void fill_truncated(const Philox& stream, double mean, double deviation, std::span<float> values) {
+void fill_truncated(const Stream& stream, double mean, double deviation, std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     double draw = 3;
     for (std::uint64_t attempt = 0; std::abs(draw) > 2; ++attempt)
-      draw = normal(stream, i * 64 + attempt % 64);
+      draw = normal(stream.one, i * 64 + attempt % 64);
     values[i] = static_cast<float>(mean + deviation * draw);
   }
 }
 
-void fill_scaled(const Philox& stream, const Shape& shape, double scale, const std::string& mode,
+void fill_scaled(const Stream& stream, const Shape& shape, double scale, const std::string& mode,
                  const std::string& distribution, std::span<float> values) {
   const Fans fans = fans_of(shape);
   const double fan = mode == "fan_in"    ? fans.in
@@ -90,8 +108,7 @@ void initialize(const Object& initializer, const Shape& shape, std::uint64_t see
                 std::uint32_t parameter_id, std::span<float> values) {
   const std::string& name = initializer.class_name;
   const double own_seed = initializer.number("seed", -1);
-  const Philox stream(own_seed >= 0 ? static_cast<std::uint64_t>(own_seed) : seed, Purpose::kInit,
-                      parameter_id, 0, 0);
+  const Stream stream(own_seed >= 0 ? static_cast<std::uint64_t>(own_seed) : seed, parameter_id);
   const auto is = [&](std::string_view camel, std::string_view snake) {
     return name == camel || name == snake;
   };

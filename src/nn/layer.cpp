@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layer.hpp"
 
+#include <algorithm>
 #include <fmt/ranges.h>
 
 #include "base/check.hpp"
@@ -22,7 +23,7 @@ namespace {
 void require_sane(const Shape& shape) {
   double count = 1;
   for (const std::int64_t extent : shape.dims()) {
-    if (extent < 1 || extent > 1 << 28)
+    if (extent < 1 || extent > (shape.rank() == 1 ? 1 << 28 : 1 << 24))
       throw ConfigError(fmt::format("the output is out of bounds: {}", shape.to_string()));
     count *= static_cast<double>(extent);
   }
@@ -73,10 +74,11 @@ void require_inputs(std::span<const Shape> inputs, std::size_t count, std::size_
 
 WindowAxis window_axis(std::int64_t in, int kernel, int stride, int dilation,
                        const std::string& padding) {
-  if (kernel < 1 || stride < 1 || dilation < 1) {
+  constexpr int kMost = 1 << 12;  // sizes computed from windows stay far from overflow
+  if (kernel < 1 || stride < 1 || dilation < 1 || std::max({kernel, stride, dilation}) > kMost) {
     throw ConfigError(
-        fmt::format("window sizes must be positive; got kernel {}, stride {}, dilation {}", kernel,
-                    stride, dilation));
+        fmt::format("window sizes; expected 1 to {}; got kernel {}, stride {}, dilation {}", kMost,
+                    kernel, stride, dilation));
   }
   const std::int64_t reach = std::int64_t{kernel - 1} * dilation + 1;
   if (padding == "valid") {

@@ -58,6 +58,10 @@ class CallBuilder final : public LayerBuilder {
 
   ValueId parameter(const ParameterSpec& spec) override {
     const std::string full = layer_.name + "/" + spec.name;
+    double count = 1;
+    for (const std::int64_t extent : spec.shape.dims()) count *= static_cast<double>(extent);
+    if (count > 0x1p40)
+      throw ConfigError(fmt::format("{} is too large: {}", spec.name, spec.shape.to_string()));
     const auto [found, fresh] = index_.try_emplace(full, static_cast<int>(parameters_.size()));
     if (fresh) parameters_.push_back({full, spec, spec.trainable && trainable()});
     const auto at = static_cast<std::size_t>(found->second);

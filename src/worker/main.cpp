@@ -20,7 +20,9 @@ int dispatch(int count, char** words) {
   if (verb == "predict") return worker::predict_verb(arguments);
   if (verb == "summary") return worker::summary_verb(arguments);
   if (verb == "model") return worker::model_verb(arguments);
+  if (verb == "data") return worker::data_verb(arguments);
   if (verb == "inspect") return worker::inspect_verb(arguments);
+  if (verb == "data") return worker::data_verb(arguments);
   throw surefit::ConfigError(fmt::format("[surefit] unknown verb '{}'; see surefit --help", verb));
 }
 

@@ -123,5 +123,17 @@ TEST(Fuse, AFirstBlockBehindParametersStillTrains) {
   EXPECT_NO_THROW(train_program(model));
 }
 
+TEST(Fuse, ConvolutionsTakeOverPaddingAndBatchNormalizationRelu6) {
+  const Model model = Sequential(
+      {9, 9, 3},
+      {ZeroPadding2D{.padding = {0, 1, 0, 1}}, Conv2D{.filters = 8, .kernel_size = 3, .strides = 2},
+       ZeroPadding2D{}, DepthwiseConv2D{.kernel_size = 3, .use_bias = false}, BatchNormalization{},
+       ReLU{.max_value = 6.0}, Flatten{}, Dense{.units = 3}});
+  const Program program = train_program(model, SparseCategoricalCrossentropy{.from_logits = true});
+  EXPECT_EQ(kinds(program.graph()),
+            (Kinds{"conv2d", "conv2d", "batch_norm_partials", "batch_norm_sum",
+                   "batch_norm_statistics", "batch_norm_relu", "dense", "cross_entropy"}));
+}
+
 }  // namespace
 }  // namespace surefit

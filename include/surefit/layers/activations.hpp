@@ -41,4 +41,42 @@ struct Softmax {
 };
 LayerPtr make_layer(const Softmax&);
 
+// x above 0, negative_slope * x below.
+struct LeakyReLU {
+  double negative_slope = 0.3;
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "LeakyReLU";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"negative_slope", &LeakyReLU::negative_slope}};
+  }
+};
+LayerPtr make_layer(const LeakyReLU&);
+
+// x above 0, alpha * x below, with an alpha to learn for each element; shared_axes (from 1) share
+// one.
+struct PReLU {
+  Object alpha_initializer = {"Zeros"};
+  std::optional<Object> alpha_regularizer = {};
+  std::optional<Object> alpha_constraint = {};
+  Axes shared_axes = {};
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "PReLU";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"alpha_initializer", &PReLU::alpha_initializer},
+                      SpecField{"alpha_regularizer", &PReLU::alpha_regularizer},
+                      SpecField{"alpha_constraint", &PReLU::alpha_constraint},
+                      SpecField{"shared_axes", &PReLU::shared_axes}};
+  }
+};
+LayerPtr make_layer(const PReLU&);
+
+// x above 0, alpha * (exp(x) - 1) below.
+struct ELU {
+  double alpha = 1;
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "ELU";
+  static constexpr auto fields() { return std::tuple{SpecField{"alpha", &ELU::alpha}}; }
+};
+LayerPtr make_layer(const ELU&);
+
 }  // namespace surefit

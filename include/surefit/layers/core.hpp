@@ -52,4 +52,24 @@ struct Flatten {
 };
 LayerPtr make_layer(const Flatten&);
 
+// The same elements in another shape, row-major; one extent may be -1 and is found.
+struct Reshape {
+  std::vector<std::int64_t> target_shape = {};
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Reshape";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"target_shape", &Reshape::target_shape}};
+  }
+};
+LayerPtr make_layer(const Reshape&);
+
+// Axes in another order, counted from 1 without the batch: dims {2, 1, 3} swaps height and width.
+struct Permute {
+  std::vector<std::int64_t> dims = {};
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Permute";
+  static constexpr auto fields() { return std::tuple{SpecField{"dims", &Permute::dims}}; }
+};
+LayerPtr make_layer(const Permute&);
+
 }  // namespace surefit

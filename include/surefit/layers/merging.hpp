@@ -6,7 +6,7 @@
 
 namespace surefit {
 
-// Sum of two or more inputs of one shape.
+// Sum of two or more inputs; extents of 1 are repeated.
 struct Add {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Add";
@@ -22,5 +22,45 @@ struct Concatenate {
   static constexpr auto fields() { return std::tuple{SpecField{"axis", &Concatenate::axis}}; }
 };
 LayerPtr make_layer(const Concatenate&);
+
+// Product of two or more inputs; extents of 1 are repeated.
+struct Multiply {
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Multiply";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+LayerPtr make_layer(const Multiply&);
+
+// The first input minus the second; extents of 1 are repeated.
+struct Subtract {
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Subtract";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+LayerPtr make_layer(const Subtract&);
+
+// Mean of two or more inputs; extents of 1 are repeated.
+struct Average {
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Average";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+LayerPtr make_layer(const Average&);
+
+// Largest of two or more inputs, element by element; extents of 1 are repeated.
+struct Maximum {
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Maximum";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+LayerPtr make_layer(const Maximum&);
+
+// Smallest of two or more inputs, element by element; extents of 1 are repeated.
+struct Minimum {
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Minimum";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+LayerPtr make_layer(const Minimum&);
 
 }  // namespace surefit

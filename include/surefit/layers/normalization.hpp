@@ -43,4 +43,96 @@ struct BatchNormalization {
 };
 LayerPtr make_layer(const BatchNormalization&);
 
+// Normalises each sample over the last axes, which `axis` lists. (Ba et al. 2016)
+struct LayerNormalization {
+  Axes axis = {-1};
+  double epsilon = 1e-3;
+  bool center = true;
+  bool scale = true;
+  Object beta_initializer = {"Zeros"};
+  Object gamma_initializer = {"Ones"};
+  std::optional<Object> beta_regularizer = {};
+  std::optional<Object> gamma_regularizer = {};
+  std::optional<Object> beta_constraint = {};
+  std::optional<Object> gamma_constraint = {};
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "LayerNormalization";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"axis", &LayerNormalization::axis},
+                      SpecField{"epsilon", &LayerNormalization::epsilon},
+                      SpecField{"center", &LayerNormalization::center},
+                      SpecField{"scale", &LayerNormalization::scale},
+                      SpecField{"beta_initializer", &LayerNormalization::beta_initializer},
+                      SpecField{"gamma_initializer", &LayerNormalization::gamma_initializer},
+                      SpecField{"beta_regularizer", &LayerNormalization::beta_regularizer},
+                      SpecField{"gamma_regularizer", &LayerNormalization::gamma_regularizer},
+                      SpecField{"beta_constraint", &LayerNormalization::beta_constraint},
+                      SpecField{"gamma_constraint", &LayerNormalization::gamma_constraint}};
+  }
+};
+LayerPtr make_layer(const LayerNormalization&);
+
+// Normalises each sample over its pixels and groups of channels; -1 groups: each channel by itself.
+// (Wu and He 2018)
+struct GroupNormalization {
+  int groups = 32;
+  int axis = -1;
+  double epsilon = 1e-3;
+  bool center = true;
+  bool scale = true;
+  Object beta_initializer = {"Zeros"};
+  Object gamma_initializer = {"Ones"};
+  std::optional<Object> beta_regularizer = {};
+  std::optional<Object> gamma_regularizer = {};
+  std::optional<Object> beta_constraint = {};
+  std::optional<Object> gamma_constraint = {};
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "GroupNormalization";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"groups", &GroupNormalization::groups},
+                      SpecField{"axis", &GroupNormalization::axis},
+                      SpecField{"epsilon", &GroupNormalization::epsilon},
+                      SpecField{"center", &GroupNormalization::center},
+                      SpecField{"scale", &GroupNormalization::scale},
+                      SpecField{"beta_initializer", &GroupNormalization::beta_initializer},
+                      SpecField{"gamma_initializer", &GroupNormalization::gamma_initializer},
+                      SpecField{"beta_regularizer", &GroupNormalization::beta_regularizer},
+                      SpecField{"gamma_regularizer", &GroupNormalization::gamma_regularizer},
+                      SpecField{"beta_constraint", &GroupNormalization::beta_constraint},
+                      SpecField{"gamma_constraint", &GroupNormalization::gamma_constraint}};
+  }
+};
+LayerPtr make_layer(const GroupNormalization&);
+
+// x * scale + offset.
+struct Rescaling {
+  double scale = 1;
+  double offset = 0;
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Rescaling";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"scale", &Rescaling::scale},
+                      SpecField{"offset", &Rescaling::offset}};
+  }
+};
+LayerPtr make_layer(const Rescaling&);
+
+// (x - mean) / sqrt(variance) per channel. Without numbers here, mean and variance are parameters
+// that are not trained.
+struct Normalization {
+  Axes axis = {-1};
+  Numbers mean = {};
+  Numbers variance = {};
+  bool invert = false;
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "Normalization";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"axis", &Normalization::axis},
+                      SpecField{"mean", &Normalization::mean},
+                      SpecField{"variance", &Normalization::variance},
+                      SpecField{"invert", &Normalization::invert}};
+  }
+};
+LayerPtr make_layer(const Normalization&);
+
 }  // namespace surefit

@@ -53,4 +53,17 @@ struct GlobalAveragePooling2D {
 };
 LayerPtr make_layer(const GlobalAveragePooling2D&);
 
+// Maximum over height and width.
+struct GlobalMaxPooling2D {
+  std::string data_format = "channels_last";
+  bool keepdims = false;
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "GlobalMaxPooling2D";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"data_format", &GlobalMaxPooling2D::data_format},
+                      SpecField{"keepdims", &GlobalMaxPooling2D::keepdims}};
+  }
+};
+LayerPtr make_layer(const GlobalMaxPooling2D&);
+
 }  // namespace surefit

@@ -22,4 +22,32 @@ struct Dropout {
 };
 LayerPtr make_layer(const Dropout&);
 
+// Dropout of whole channels.
+struct SpatialDropout2D {
+  double rate = 0.5;
+  std::optional<std::int64_t> seed = {};
+  std::string data_format = "channels_last";
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "SpatialDropout2D";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"rate", &SpatialDropout2D::rate},
+                      SpecField{"seed", &SpatialDropout2D::seed},
+                      SpecField{"data_format", &SpatialDropout2D::data_format}};
+  }
+};
+LayerPtr make_layer(const SpatialDropout2D&);
+
+// Adds normal noise in training.
+struct GaussianNoise {
+  double stddev = 1;
+  std::optional<std::int64_t> seed = {};
+  SUREFIT_LAYER_COMMON;
+  static constexpr std::string_view kClass = "GaussianNoise";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"stddev", &GaussianNoise::stddev},
+                      SpecField{"seed", &GaussianNoise::seed}};
+  }
+};
+LayerPtr make_layer(const GaussianNoise&);
+
 }  // namespace surefit

@@ -25,6 +25,13 @@ void check_sides(std::string_view where, const Sides& sides) {
   }
 }
 
+RandomKey random_key(const LayerBuilder& builder, const std::optional<std::int64_t>& seed) {
+  RandomKey key;
+  if (seed) key.seed = static_cast<std::uint64_t>(*seed);
+  key.layer = builder.layer_id();
+  return key;
+}
+
 void require_channels_last(const std::string& data_format) {
   if (data_format != "channels_last") {
     throw ConfigError(fmt::format("data_format; expected 'channels_last'; got '{}'", data_format));

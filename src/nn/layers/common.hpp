@@ -17,6 +17,13 @@ ValueId emit_activation(LayerBuilder& builder, const std::string& name, ValueId 
 // Padding and cropping: not negative, not absurd.
 void check_sides(std::string_view where, const Sides& sides);
 
+// What a layer's random numbers hang on, beside step and sample.
+struct RandomKey {
+  std::optional<std::uint64_t> seed;  // the layer's own; none: the run's
+  std::uint32_t layer = 0;
+};
+RandomKey random_key(const LayerBuilder& builder, const std::optional<std::int64_t>& seed);
+
 void require_channels_last(const std::string& data_format);
 // Regularizers and constraints that are not there yet are refused, never ignored.
 void require_absent(std::string_view field, const std::optional<Object>& value);

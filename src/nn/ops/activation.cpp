@@ -59,12 +59,19 @@ std::optional<ActivationSpec> activation_by_name(const std::string& name) {
     ActivationSpec spec;
   };
   static constexpr Named kNamed[] = {
-      {"linear", {Activation::kLinear}},     {"relu", {Activation::kRelu}},
-      {"relu6", {Activation::kRelu6}},       {"leaky_relu", {Activation::kLeakyRelu, 0.2f}},
-      {"sigmoid", {Activation::kSigmoid}},   {"tanh", {Activation::kTanh}},
-      {"elu", {Activation::kElu, 1.0f}},     {"gelu", {Activation::kGelu}},
-      {"swish", {Activation::kSwish}},       {"silu", {Activation::kSwish}},
-      {"softplus", {Activation::kSoftplus}}, {"hard_sigmoid", {Activation::kHardSigmoid}},
+      {"linear", {Activation::kLinear}},
+      {"relu", {Activation::kRelu}},
+      {"relu6", {Activation::kRelu6}},
+      {"leaky_relu", {Activation::kLeakyRelu, 0.2f}},
+      {"sigmoid", {Activation::kSigmoid}},
+      {"tanh", {Activation::kTanh}},
+      {"elu", {Activation::kElu, 1.0f}},
+      {"gelu", {Activation::kGelu}},
+      {"swish", {Activation::kSwish}},
+      {"silu", {Activation::kSwish}},
+      {"softplus", {Activation::kSoftplus}},
+      {"hard_sigmoid", {Activation::kHardSigmoid}},
+      {"exponential", {Activation::kExponential}},
   };
   if (name == "softmax") return std::nullopt;
   std::string known = "softmax";

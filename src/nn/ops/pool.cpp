@@ -4,6 +4,7 @@
 #include "engine/kernels/table.hpp"
 #include "graph/autodiff.hpp"
 #include "nn/ops/kernel.hpp"
+#include "nn/ops/sample_op.hpp"
 
 namespace surefit {
 namespace {
@@ -213,6 +214,41 @@ void MaxPoolOp::gradient(GradientBuilder& builder) const {
 std::shared_ptr<const Op> make_average_pool_op(const PoolShape& shape) {
   return std::make_shared<AveragePoolOp>(shape);
 }
+std::shared_ptr<const Op> make_global_max_pool_op(const Shape& picture, bool training) {
+  const ValueType input = ValueType::blocked(picture);
+  const kernels::GlobalPoolArgs args = global_args(input);
+  const auto with = [args](const Task& task, const Operand* winners) {
+    kernels::GlobalPoolArgs own = args;
+    set_operands(own, task.inputs[0], task.outputs[0], task);
+    if (winners != nullptr) {
+      own.argmax = winners->at<std::int32_t>(task.begin);
+      own.argmax_stride = static_cast<std::int64_t>(winners->sample_bytes / sizeof(std::int32_t));
+    }
+    return own;
+  };
+  std::vector<ValueType> outputs = {vector_type(picture[2], DType::kFloat32, true)};
+  if (training) outputs.push_back(vector_type(picture[2], DType::kInt32, true));
+  const auto backward = [with](const Task& task) {
+    kernels::table().pool.global_max_backward(with(task, &task.inputs[1]));
+  };
+  const auto gradient = [input, backward](GradientBuilder& builder) {
+    builder.set_input_gradient(0, builder.emit1(make_sample_op({.kind = "global_max_pool_backward",
+                                                                .outputs = {input},
+                                                                .run = backward}),
+                                                {builder.output_gradient(0), builder.output(1)}));
+  };
+  return make_sample_op({.kind = "global_max_pool",
+                         .outputs = outputs,
+                         .layout = Layout::kBlocked,
+                         .flops_per_element = static_cast<double>(args.pixels),
+                         .run =
+                             [with, training](const Task& task) {
+                               kernels::table().pool.global_max(
+                                   with(task, training ? &task.outputs[1] : nullptr));
+                             },
+                         .gradient = gradient});
+}
+
 std::shared_ptr<const Op> make_global_average_pool_op() {
   return std::make_shared<GlobalAveragePoolOp>();
 }

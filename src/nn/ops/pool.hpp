@@ -28,6 +28,8 @@ class MaxPoolOp final : public Op {
 
 std::shared_ptr<const Op> make_average_pool_op(const kernels::PoolShape& shape);
 std::shared_ptr<const Op> make_global_average_pool_op();
+// Outputs: the row of maxima and, in training, the pixel of each.
+std::shared_ptr<const Op> make_global_max_pool_op(const Shape& picture, bool training);
 
 // The winners of a max pool: a byte per pooled element.
 ValueType argmax_type(const ValueType& pooled);

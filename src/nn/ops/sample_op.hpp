@@ -28,4 +28,17 @@ struct SampleOpParts {
 
 std::shared_ptr<const Op> make_sample_op(SampleOpParts parts);
 
+// A sum over samples in one block: gradients of small parameters. Overwrites when task.begin == 0,
+// adds otherwise.
+struct ReductionOpParts {
+  std::string_view kind;  // a literal
+  std::vector<ValueType> outputs;
+  std::optional<Layout> layout = {};
+  double flops_per_sample = 1;
+  std::size_t thread_scratch_bytes = 0;
+  std::function<void(const Task&)> run;
+};
+
+std::shared_ptr<const Op> make_reduction_op(ReductionOpParts parts);
+
 }  // namespace surefit

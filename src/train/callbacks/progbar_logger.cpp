@@ -79,6 +79,7 @@ class TerminalProgress final : public Callback {
     line_.add(" - {:.0f} img/s", state.images_per_second());
     line_.add_logs(logs);
     line_.add_memory();
+    line_.add_input(state);
     if (!done)
       line_.truncate(columns);  // a wrapped line cannot be drawn over; the last one may wrap
     line_.add("\x1b[K");
@@ -99,6 +100,7 @@ class PlainProgress final : public Callback {
              monotonic_seconds() - started_, state.images_per_second());
     line.add_logs(logs);
     line.add_memory();
+    line.add_input(state);
     line.add("\n");
     line.write(STDERR_FILENO);
   }

@@ -6,23 +6,10 @@ namespace {
 
 Reference conv_reference(const Conv2D& spec) {
   return [spec](const std::vector<Array>& inputs, const Parameters& parameters) {
-    const Array& x = inputs[0];
-    const Array& kernel = parameters.at("kernel");
-    const std::int64_t ic = x.shape[3], oc = spec.filters;
     const Window window = {spec.kernel_size, spec.strides, spec.dilation_rate,
                            spec.padding == "same"};
-    Array y(pooled_shape(x.shape, window, oc));
-    for_each_tap(x.shape, window, [&](auto n, auto oh, auto ow, int kh, int kw, auto h, auto w) {
-      for (std::int64_t i = 0; i < ic; ++i) {
-        const double value = x.at(n, h, w, i);
-        for (std::int64_t o = 0; o < oc; ++o) y.at(n, oh, ow, o) += value * kernel.at(kh, kw, i, o);
-      }
-    });
-    if (spec.use_bias) {
-      const Array& bias = parameters.at("bias");
-      for (std::size_t i = 0; i < y.values.size(); ++i)
-        y.values[i] += bias.values[i % static_cast<std::size_t>(oc)];
-    }
+    Array y = convolve(inputs[0], parameters.at("kernel"), window);
+    if (spec.use_bias) add_bias(y, parameters.at("bias"));
     return activate(std::move(y), spec.activation);
   };
 }

@@ -55,6 +55,37 @@ inline Shape pooled_shape(const Shape& in, const Window& window, std::int64_t ch
           channels};
 }
 
+// x convolved with a kernel (height, width, in, out).
+inline Array convolve(const Array& x, const Array& kernel, const Window& window) {
+  Array y(pooled_shape(x.shape, window, kernel.shape[3]));
+  for_each_tap(x.shape, window, [&](auto n, auto oh, auto ow, int kh, int kw, auto h, auto w) {
+    for (std::int64_t i = 0; i < x.shape[3]; ++i) {
+      const double value = x.at(n, h, w, i);
+      for (std::int64_t o = 0; o < kernel.shape[3]; ++o)
+        y.at(n, oh, ow, o) += value * kernel.at(kh, kw, i, o);
+    }
+  });
+  return y;
+}
+
+// Channel by channel, with a kernel (height, width, channels, multiples).
+inline Array depthwise(const Array& x, const Array& kernel, const Window& window) {
+  const std::int64_t multiples = kernel.shape[3];
+  Array y(pooled_shape(x.shape, window, x.shape[3] * multiples));
+  for_each_tap(x.shape, window, [&](auto n, auto oh, auto ow, int kh, int kw, auto h, auto w) {
+    for (std::int64_t c = 0; c < x.shape[3]; ++c) {
+      for (std::int64_t m = 0; m < multiples; ++m)
+        y.at(n, oh, ow, c * multiples + m) += x.at(n, h, w, c) * kernel.at(kh, kw, c, m);
+    }
+  });
+  return y;
+}
+
+inline void add_bias(Array& y, const Array& bias) {
+  for (std::size_t i = 0; i < y.values.size(); ++i)
+    y.values[i] += bias.values[i % bias.values.size()];
+}
+
 inline Array map(Array array, const std::function<double(double)>& function) {
   for (double& value : array.values) value = function(value);
   return array;

@@ -21,6 +21,33 @@ LayerCase global(std::string name, Shape input, const GlobalAveragePooling2D& sp
       .name = std::move(name), .layer = spec, .inputs = {std::move(input)}, .reference = reference};
 }
 
+LayerCase global_max(std::string name, Shape input, const GlobalMaxPooling2D& spec) {
+  const auto reference = [spec](const std::vector<Array>& inputs, const Parameters&) {
+    const Array& x = inputs[0];
+    const std::int64_t batch = x.shape[0], channels = x.shape[3];
+    Array y(spec.keepdims ? Shape{batch, 1, 1, channels} : Shape{batch, channels});
+    for (std::int64_t n = 0; n < batch; ++n) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        double most = x.at(n, 0, 0, c);
+        for (std::int64_t i = 1; i < x.shape[1] * x.shape[2]; ++i)
+          most = std::max(most, x.at(n, i / x.shape[2], i % x.shape[2], c));
+        y.values[static_cast<std::size_t>(n * channels + c)] = most;
+      }
+    }
+    return y;
+  };
+  return {
+      .name = std::move(name), .layer = spec, .inputs = {std::move(input)}, .reference = reference};
+}
+
+std::vector<LayerCase> max_cases() {
+  std::vector<LayerCase> list = {global_max("one_channel", {5, 3, 1}, {}),
+                                 global_max("eight", {4, 4, 8}, {}),
+                                 global_max("thirteen_keepdims", {3, 5, 13}, {.keepdims = true})};
+  list[0].invalid = {{"data_format", std::string("channels_first")}};
+  return list;
+}
+
 std::vector<LayerCase> cases() {
   std::vector<LayerCase> list = {
       global("one_channel", {5, 3, 1}, {}),
@@ -36,7 +63,8 @@ std::vector<LayerCase> cases() {
   return list;
 }
 
-const bool kAdded = add_conformance("GlobalAveragePooling2D", cases);
+const bool kAdded = add_conformance("GlobalAveragePooling2D", cases) &&
+                    add_conformance("GlobalMaxPooling2D", max_cases);
 
 }  // namespace
 }  // namespace surefit::conformance
