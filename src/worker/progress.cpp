@@ -40,6 +40,12 @@ class JsonProgress final : public Callback {
     event("step", state, logs);
   }
   void on_epoch_end(TrainState& state, const Logs& logs) override { event("epoch", state, logs); }
+  void on_resume(TrainState& state) override {
+    ProgressLine line;
+    line.add("{{\"event\":\"resume\",\"time\":{:.3f},\"epoch\":{},\"step\":{}}}\n", wall_seconds(),
+             state.epoch() + 1, state.step());
+    line.write(STDOUT_FILENO);
+  }
   void on_checkpoint(TrainState& state, const CheckpointEvent& saved) override {
     if (!saved.saved) return;
     ProgressLine line;

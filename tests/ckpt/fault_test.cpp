@@ -45,7 +45,7 @@ TEST(CheckpointFaults, EveryErrorAtEveryOperation) {
             EXPECT_NE(report.problem, "");
           }
           // Whatever the power does now: never less than was reported, never a mixture.
-          for (const ModelEnv::Files& after : env.after_crash(generator, 4)) {
+          for (const ModelEnv::Files& after : env.after_crash(generator, 2, 0)) {
             ModelEnv disk(after);
             const FoundCheckpoint found = find_newest(disk, kDirectory);
             ASSERT_TRUE(found.file) << "error " << error << " at " << at;

@@ -33,11 +33,6 @@ class ProgressLine {
   void add_memory() {
     add(" - {:.0f} MiB", static_cast<double>(read_process_memory().resident_bytes) / 0x1p20);
   }
-  // Only where it matters: networks that train slower than their data come are the rule.
-  void add_input(const TrainState& state) {
-    if (state.input_share() > 0.01) add(" - input {:.0f}%", state.input_share() * 100);
-    if (state.input_stall() > 0.01) add(" (stall {:.0f}%)", state.input_stall() * 100);
-  }
   std::size_t size() const { return size_; }
   void clear() { size_ = 0; }
   void truncate(std::size_t size) { size_ = std::min(size_, size); }
