@@ -16,7 +16,8 @@ class Inference {
       : pool_(threads_of(options), prepare_compute_thread),
         program_(model.network, compiled, purpose, policy_of(options)),
         feed_(program_, model.network, batches, once_options(options, pool_.threads())) {
-    MemoryRequest request = memory_request(options, program_, feed_, pool_.threads());
+    MemoryRequest request = memory_request(options, program_, feed_.batch(), pool_.threads());
+    enter_data(feed_, "data", request);
     enter_parameters(model.parameters, request);
     MemoryPlan plan = plan_memory(request);
     const auto spill = spill_file_for(plan, options);

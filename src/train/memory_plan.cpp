@@ -34,8 +34,7 @@ SearchOptions search_options(const MemoryRequest& request, std::int64_t batch) {
 // Everything but the arena.
 std::uint64_t outside_bytes(const MemoryRequest& request) {
   std::uint64_t runtime = runtime_bytes(request.main->graph(), request.threads);
-  if (request.validation != nullptr)
-    runtime += runtime_bytes(request.validation->graph(), 0);
+  if (request.validation != nullptr) runtime += runtime_bytes(request.validation->graph(), 0);
   return sum_of(request.outside) + runtime;
 }
 
@@ -55,11 +54,13 @@ void enter_arena(const Plan& plan, std::size_t arena_bytes, std::vector<LedgerEn
     sums[static_cast<std::size_t>(buffer->category)] += buffer->bytes;
     all += buffer->bytes;
   }
-  sums[static_cast<std::size_t>(Category::kScratch)] += pages(arena_bytes) - std::min<std::uint64_t>(all, pages(arena_bytes));
+  sums[static_cast<std::size_t>(Category::kScratch)] +=
+      pages(arena_bytes) - std::min<std::uint64_t>(all, pages(arena_bytes));
   for (int c = 0; c < kCategoryCount; ++c) {
     const auto category = static_cast<Category>(c);
     if (sums[static_cast<std::size_t>(c)] > 0)
-      ledger.push_back({fmt::format("{} of a step", name_of(category)), category, sums[static_cast<std::size_t>(c)]});
+      ledger.push_back({fmt::format("{} of a step", name_of(category)), category,
+                        sums[static_cast<std::size_t>(c)], true});
   }
 }
 
@@ -68,15 +69,20 @@ std::string as_option(std::uint64_t bytes) {
   return fmt::format("{}M", (bytes + (1 << 20) - 1) >> 20);
 }
 
-std::string percent(double factor) { return fmt::format("{:+.0f} % time", (factor - 1) * 100); }
+std::string percent(double factor) {
+  return fmt::format("{:+.0f} % time", (factor - 1) * 100);
+}
 
 // Three ways out of a refusal, each with its bytes and its time.
 std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double floor_slowdown) {
-  std::string text = fmt::format("  1. raise the budget to the floor: --memory {} ({} more, {} against full speed)\n",
-                                 as_option(floor), format_bytes(floor - request.budget), percent(floor_slowdown));
+  std::string text = fmt::format(
+      "  1. raise the budget to the floor: --memory {} ({} more, {} against full speed)\n",
+      as_option(floor), format_bytes(floor - request.budget), percent(floor_slowdown));
   const std::int64_t batch = largest_batch(request);
   if (batch > 0) {
-    text += fmt::format("  2. a smaller batch: --batch-size {} fits (another training, not only a slower one)\n", batch);
+    text += fmt::format(
+        "  2. a smaller batch: --batch-size {} fits (another training, not only a slower one)\n",
+        batch);
   } else {
     text += "  2. a smaller batch does not help: not even one sample fits\n";
   }
@@ -89,14 +95,15 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
     half.allow_half = true;
     PlanSearch search(request.main->graph(), search_options(half, request.batch));
     const std::uint64_t with_half = outside_bytes(request) + pages(search.floor().live_bytes);
-    text += fmt::format("  3. store activations in 16 bits (changes bits): --allow f16-activations, floor {} (-{})",
-                        format_bytes(with_half), format_bytes(floor - std::min(floor, with_half)));
+    text += fmt::format(
+        "  3. store activations in 16 bits (changes bits): --allow f16-activations, floor {} (-{})",
+        format_bytes(with_half), format_bytes(floor - std::min(floor, with_half)));
   } else {
     text += "  3.";
   }
   if (slots > 0) {
-    text += fmt::format("{} an optimizer without state (other training): --optimizer sgd, -{}", request.allow_half ? "" : "; or",
-                        format_bytes(slots));
+    text += fmt::format("{} an optimizer without state (other training): --optimizer sgd, -{}",
+                        request.allow_half ? "" : "; or", format_bytes(slots));
   } else if (request.allow_half) {
     text += " a smaller picture (--resize) or a model with fewer channels";
   }
@@ -109,14 +116,17 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
   const std::uint64_t floor = outside_bytes(request) + pages(plan.arena_bytes);
   const double slowdown = least.seconds / search.fastest().seconds;
   std::string text = fmt::format(
-      "[memory] no plan fits: full speed needs {}, the budget is {}{}, the floor (same bits, least memory) is {}\n",
+      "[memory] no plan fits: full speed needs {}, the budget is {}{}, the floor (same bits, least "
+      "memory) is {}\n",
       format_bytes(need), format_bytes(request.budget),
       request.budget_source.empty() ? "" : " (" + request.budget_source + ")", format_bytes(floor));
   text += "largest at the floor's peak:\n";
   for (const LedgerEntry& entry : request.outside)
-    if (entry.bytes >= floor / 50) text += fmt::format("  {:>10}  {}\n", format_bytes(entry.bytes), entry.name);
+    if (entry.bytes >= floor / 50)
+      text += fmt::format("  {:>10}  {}\n", format_bytes(entry.bytes), entry.name);
   for (const Buffer* buffer : largest_at_peak(plan, 10)) {
-    text += fmt::format("  {:>10}  {} ({})\n", format_bytes(buffer->bytes), buffer->name, name_of(buffer->category));
+    text += fmt::format("  {:>10}  {} ({})\n", format_bytes(buffer->bytes), buffer->name,
+                        name_of(buffer->category));
   }
   text += "ways out:\n" + ways_out(request, std::max(floor, request.budget), slowdown);
   text.pop_back();
@@ -136,8 +146,12 @@ std::vector<Rung> rungs_of(const Plan& plan, const Plan& fastest) {
     if (!instance.again) continue;
     for (const int b : instance.outputs) {
       const Buffer& buffer = plan.buffers[static_cast<std::size_t>(b)];
-      const std::uint64_t bytes = buffer.sample_bytes == 0 ? buffer.bytes : buffer.sample_bytes * static_cast<std::uint64_t>(plan.batch);
-      (instance.action == Action::kFetch ? spilled : instance.action == Action::kExpand ? halved : recomputed) += bytes;
+      const std::uint64_t bytes =
+          buffer.sample_bytes == 0 ? buffer.bytes
+                                   : buffer.sample_bytes * static_cast<std::uint64_t>(plan.batch);
+      (instance.action == Action::kFetch    ? spilled
+       : instance.action == Action::kExpand ? halved
+                                            : recomputed) += bytes;
     }
   }
   std::vector<Rung> rungs;
@@ -155,7 +169,8 @@ std::vector<Rung> rungs_of(const Plan& plan, const Plan& fastest) {
 
 std::uint64_t runtime_bytes(const Graph& graph, int threads) {
   // Measured on the zoo, a little above the largest: the test of predictions holds it there.
-  constexpr std::uint64_t kProcess = std::uint64_t{17} << 20, kThread = std::uint64_t{320} << 10, kNode = 6 << 10;
+  constexpr std::uint64_t kProcess = std::uint64_t{17} << 20, kThread = std::uint64_t{320} << 10,
+                          kNode = 6 << 10;
   return (threads > 0 ? kProcess : 0) + kThread * static_cast<std::uint64_t>(threads) +
          kNode * graph.nodes().size();
 }
@@ -163,10 +178,12 @@ std::uint64_t runtime_bytes(const Graph& graph, int threads) {
 std::vector<const Buffer*> largest_at_peak(const Plan& plan, std::size_t count) {
   std::vector<const Buffer*> alive;
   for (const Buffer& buffer : plan.buffers) {
-    if (!buffer.persistent && buffer.first <= plan.peak_instance && plan.peak_instance <= buffer.last)
+    if (!buffer.persistent && buffer.first <= plan.peak_instance &&
+        plan.peak_instance <= buffer.last)
       alive.push_back(&buffer);
   }
-  std::stable_sort(alive.begin(), alive.end(), [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
+  std::stable_sort(alive.begin(), alive.end(),
+                   [](const Buffer* a, const Buffer* b) { return a->bytes > b->bytes; });
   if (alive.size() > count) alive.resize(count);
   return alive;
 }
@@ -175,11 +192,14 @@ std::size_t MemoryPlan::arena_bytes() const {
   return std::max(main.arena_bytes, validation ? validation->arena_bytes : 0);
 }
 
-std::uint64_t MemoryPlan::predicted_bytes() const { return sum_of(ledger); }
+std::uint64_t MemoryPlan::predicted_bytes() const {
+  return sum_of(ledger);
+}
 
 std::array<std::uint64_t, kCategoryCount> MemoryPlan::by_category() const {
   std::array<std::uint64_t, kCategoryCount> sums{};
-  for (const LedgerEntry& entry : ledger) sums[static_cast<std::size_t>(entry.category)] += entry.bytes;
+  for (const LedgerEntry& entry : ledger)
+    sums[static_cast<std::size_t>(entry.category)] += entry.bytes;
   return sums;
 }
 
@@ -198,7 +218,8 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
   std::optional<Plan> validation_fastest;
   std::size_t arena = fastest.arena_bytes;
   if (request.validation != nullptr) {
-    PlanSearch other(request.validation->graph(), search_options(request, request.validation_batch));
+    PlanSearch other(request.validation->graph(),
+                     search_options(request, request.validation_batch));
     validation_fastest = other.finish(other.fastest());
     arena = std::max(arena, validation_fastest->arena_bytes);
   }
@@ -216,9 +237,11 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
     result.main = std::move(found->plan);
     result.rungs = rungs_of(result.main, fastest);
     if (!result.rungs.empty() && result.rungs[0].saved_bytes == 0)
-      result.rungs[0].saved_bytes = fastest.arena_bytes - std::min(fastest.arena_bytes, result.main.arena_bytes);
+      result.rungs[0].saved_bytes =
+          fastest.arena_bytes - std::min(fastest.arena_bytes, result.main.arena_bytes);
     if (request.validation != nullptr) {
-      PlanSearch other(request.validation->graph(), search_options(request, request.validation_batch));
+      PlanSearch other(request.validation->graph(),
+                       search_options(request, request.validation_batch));
       auto fitting = other.plan_within(room);
       if (!fitting) refuse(request, search, result.full_speed_bytes);
       result.validation = std::move(fitting->plan);
@@ -227,7 +250,8 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
   if (with_floor) result.floor_bytes = outside + pages(search.finish(search.floor()).arena_bytes);
   result.ledger = request.outside;
   const std::uint64_t runtime = outside - sum_of(request.outside);
-  result.ledger.push_back({"code, libraries, stacks, graph and kernels", Category::kRuntime, runtime});
+  result.ledger.push_back(
+      {"code, libraries, stacks, graph and kernels", Category::kRuntime, runtime});
   enter_arena(result.main, result.arena_bytes(), result.ledger);
   return result;
 }

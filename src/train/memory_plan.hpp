@@ -19,6 +19,7 @@ struct LedgerEntry {
   std::string name;
   Category category = Category::kRuntime;
   std::uint64_t bytes = 0;
+  bool of_step = false;  // a share of the arena at its fullest moment
 };
 
 struct MemoryRequest {
@@ -65,7 +66,8 @@ std::int64_t largest_batch(MemoryRequest request);
 // Buffers alive at the peak, the largest first.
 std::vector<const Buffer*> largest_at_peak(const Plan& plan, std::size_t count);
 
-// What the process holds besides everything that is planned: code, libraries, stacks, graph, kernels.
+// What the process holds besides everything that is planned: code, libraries, stacks, graph,
+// kernels.
 std::uint64_t runtime_bytes(const Graph& graph, int threads);
 
 }  // namespace surefit

@@ -36,11 +36,11 @@ data::ReaderOptions once_options(const FitOptions& options, int threads) {
   return reader;
 }
 
-MemoryRequest memory_request(const FitOptions& options, const Program& program, const Feed& feed,
+MemoryRequest memory_request(const FitOptions& options, const Program& program, std::int64_t batch,
                              int threads) {
   MemoryRequest request;
   request.main = &program;
-  request.batch = feed.batch();
+  request.batch = batch;
   request.threads = threads;
   request.group = options.group;
   for (const std::string& consent : options.allow) {
@@ -60,12 +60,10 @@ MemoryRequest memory_request(const FitOptions& options, const Program& program, 
     if (limit.bytes < request.budget) {
       // More than there is would only be noticed when something is killed.
       request.budget = limit.bytes;
-      request.budget_source =
-          fmt::format("{}, which is less than the {} asked for", limit.source,
-                      format_bytes(options.memory_budget));
+      request.budget_source = fmt::format("{}, which is less than the {} asked for", limit.source,
+                                          format_bytes(options.memory_budget));
     }
   }
-  enter_data(feed, "data", request);
   return request;
 }
 

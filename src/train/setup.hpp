@@ -19,9 +19,9 @@ data::ReaderOptions feed_options(const FitOptions& options, int threads);
 // own.
 data::ReaderOptions once_options(const FitOptions& options, int threads);
 
-// What to plan for, with the budget and the data, but not the parameters yet. Throws ConfigError on
+// What to plan for, with the budget, but without data and parameters yet. Throws ConfigError on
 // an unknown consent.
-MemoryRequest memory_request(const FitOptions& options, const Program& program, const Feed& feed,
+MemoryRequest memory_request(const FitOptions& options, const Program& program, std::int64_t batch,
                              int threads);
 void enter_data(const Feed& feed, const std::string& name, MemoryRequest& request);
 void enter_parameters(const ParameterStore& store, MemoryRequest& request);

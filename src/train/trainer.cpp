@@ -107,7 +107,9 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
 // With a copy of the state for checkpoints where that fits; otherwise they are written from the
 // state itself while training waits.
 MemoryPlan Trainer::plan() {
-  MemoryRequest request = memory_request(options_, train_program_, train_feed_, pool_.threads());
+  MemoryRequest request =
+      memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
+  enter_data(train_feed_, "data", request);
   if (validation_program_) {
     request.validation = validation_program_.get();
     request.validation_batch = validation_feed_->batch();
@@ -116,8 +118,8 @@ MemoryPlan Trainer::plan() {
   const auto with_state = [&] {
     MemoryRequest all = request;
     enter_parameters(model_.parameters, all);
-    all.outside.push_back(
-        {"copy of the state for checkpoints", Category::kCheckpoint, checkpoints_->staging_bytes()});
+    all.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint,
+                           checkpoints_->staging_bytes()});
     all.outside.push_back(
         {"weights that callbacks keep", Category::kCheckpoint, checkpoints_->kept_bytes()});
     return all;

@@ -8,8 +8,8 @@
 
 #include "engine/onednn.hpp"
 #include "train/checkpointing.hpp"
-#include "train/setup.hpp"
 #include "train/session.hpp"
+#include "train/setup.hpp"
 
 namespace surefit {
 

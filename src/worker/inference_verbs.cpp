@@ -3,8 +3,8 @@
 
 #include "base/env.hpp"
 #include "interop/npy.hpp"
-#include "train/model_impl.hpp"
 #include "train/inference.hpp"
+#include "train/model_impl.hpp"
 #include "worker/options.hpp"
 #include "worker/verbs.hpp"
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/units.hpp"
 #include "worker/options.hpp"
 
 #include <algorithm>
@@ -11,6 +10,8 @@
 #include <unistd.h>
 
 #include "surefit/error.hpp"
+
+#include "base/units.hpp"
 
 namespace surefit::worker {
 

@@ -41,6 +41,8 @@ class Recorder final : public Callback {
     env.make_directories(directory_);
     heartbeat_ = std::make_unique<HeartbeatWriter>(directory_ + "/heartbeat");
     beat_.pid = ::getpid();
+    beat_.arena_bytes = state.memory().arena_bytes;
+    beat_.budget_bytes = state.memory().budget_bytes;
     beat(RunPhase::kPlanning);
     attempt(state, [&] { store_ = std::make_unique<RunStore>(directory_ + "/run.sqlite"); });
     // What a run began with stays; what a resume asks for is an event.

@@ -14,6 +14,12 @@ std::size_t terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 100;
 }
 
+void print_plan(const TrainState& state) {
+  ProgressLine line;
+  line.add("{}\n", state.memory().to_text());
+  line.write(STDERR_FILENO);
+}
+
 // `clear` takes a half-drawn bar away first.
 template <typename... Args>
 void say(bool clear, fmt::format_string<Args...> format, Args&&... args) {
@@ -30,6 +36,7 @@ void say_resumed(bool clear, const TrainState& state) {
 
 class TerminalProgress final : public Callback {
  public:
+  void on_train_begin(TrainState& state) override { print_plan(state); }
   void on_epoch_begin(TrainState& state) override { begin(state); }
   void on_resume(TrainState& state) override {
     say_resumed(true, state);
@@ -101,6 +108,7 @@ class TerminalProgress final : public Callback {
 
 class PlainProgress final : public Callback {
  public:
+  void on_train_begin(TrainState& state) override { print_plan(state); }
   void on_epoch_begin(TrainState&) override { started_ = monotonic_seconds(); }
   void on_resume(TrainState& state) override {
     say_resumed(false, state);
