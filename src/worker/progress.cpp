@@ -51,8 +51,8 @@ class JsonProgress final : public Callback {
     ProgressLine line;
     line.add(
         "{{\"event\":\"checkpoint\",\"time\":{:.3f},\"epoch\":{},\"step\":{},\"bytes\":{},"
-        "\"seconds\":{:.4f}}}\n",
-        wall_seconds(), state.epoch() + 1, saved.step, saved.bytes, saved.seconds);
+        "\"seconds\":{:.4f},\"cost_s\":{:.4f}}}\n",
+        wall_seconds(), state.epoch() + 1, saved.step, saved.bytes, saved.seconds, saved.cost_s);
     line.write(STDOUT_FILENO);
   }
   void on_warning(TrainState&, const std::string& text) override {
