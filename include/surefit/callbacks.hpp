@@ -96,7 +96,8 @@ struct CheckpointEvent {
   bool saved = false;
   std::string problem = {};
   std::uint64_t bytes = 0;
-  double seconds = 0;
+  double seconds = 0;  // from beginning to end, mostly beside the training
+  double cost_s = 0;   // taken from the training: the time it waited, and CPU time of the writer
 };
 
 // Reads a callback's members out, or puts them back: one list serves both ways.

@@ -192,6 +192,9 @@ void write_file_atomically(Env& env, const std::string& path,
                            const std::function<void(WritableFile&)>& write) {
   const std::string partial = path + ".partial";
   try {
+    // What a crash or a failed sync left is never written to again: its pages count as clean,
+    // though they may not have reached the disk.
+    if (env.exists(partial)) env.remove(partial);
     const auto file = env.create(partial);
     write(*file);
     file->sync();

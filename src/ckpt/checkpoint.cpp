@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstring>
 #include <fmt/format.h>
 #include <memory>
@@ -142,12 +141,6 @@ std::uint64_t write_content(WritableFile& file, const CheckpointContent& content
   return begin.total_bytes();
 }
 
-// Never the same name twice in a process: a file whose sync failed is not written to again.
-std::string temporary_name(const std::string& path) {
-  static std::atomic<unsigned> counter{0};
-  return fmt::format("{}.partial{}", path, counter++);
-}
-
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
   throw DataError(fmt::format("[{}] not a valid checkpoint: {}", path, what), path);
 }
@@ -156,22 +149,9 @@ std::string temporary_name(const std::string& path) {
 
 std::uint64_t write_checkpoint(Env& env, const std::string& path, const CheckpointContent& content,
                                TensorSource& source) {
-  const std::string partial = temporary_name(path);
   std::uint64_t bytes = 0;
-  try {
-    const auto file = env.create(partial);
-    bytes = write_content(*file, content, source);
-    file->sync();
-    file->close();
-    env.rename(partial, path);
-  } catch (...) {
-    try {
-      if (env.exists(partial)) env.remove(partial);
-    } catch (const Error&) {  // the first error is the one to report
-    }
-    throw;
-  }
-  env.sync_directory(directory_of(path));
+  write_file_atomically(env, path,
+                        [&](WritableFile& file) { bytes = write_content(file, content, source); });
   return bytes;
 }
 

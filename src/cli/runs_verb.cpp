@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fmt/format.h>
@@ -47,12 +49,41 @@ std::string state_of(const std::string& run) {
   return "ended";
 }
 
+// Steps of the checkpoints by their names, ascending; whether they are whole `surefit inspect`
+// tells.
+std::vector<std::uint64_t> checkpoint_steps(const std::string& run) {
+  std::vector<std::uint64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run + "/checkpoints", error)) {
+    const std::string name = entry.path().filename().string();
+    unsigned long long step = 0;
+    int end = 0;
+    if (std::sscanf(name.c_str(), "step-%llu.safetensors%n", &step, &end) == 1 &&
+        static_cast<std::size_t>(end) == name.size())
+      steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+// What was asked for, as one would type it.
+std::string command_of(const std::string& config) {
+  const Json json = Json::parse(config, nullptr, false);
+  if (!json.is_object() || !json.contains("arguments")) return config;
+  std::string text = "surefit train";
+  for (const Json& word : json["arguments"])
+    if (word.is_string()) text += " " + word.get<std::string>();
+  return text;
+}
+
 Json summary_of(const RunSummary& run) {
   Json json{{"path", run.path}, {"changed", run.changed}, {"state", state_of(run.path)}};
   if (const auto heartbeat = read_heartbeat(run.path + "/heartbeat")) {
     json["step"] = heartbeat->step;
     json["epoch"] = heartbeat->epoch;
   }
+  const std::vector<std::uint64_t> steps = checkpoint_steps(run.path);
+  if (!steps.empty()) json["checkpoints"] = steps;
   if (::access((run.path + "/run.sqlite").c_str(), R_OK) == 0) {
     try {
       const RunReader reader(run.path + "/run.sqlite");
@@ -98,6 +129,7 @@ int list(const std::string& parent, bool as_json) {
 void print_events(const std::vector<EventRow>& events) {
   for (const EventRow& event : events) {
     std::string detail = event.detail_json;
+    if (event.kind == "resume") detail = command_of(detail);
     if (event.kind == "obituary") {
       const Json json = Json::parse(detail, nullptr, false);
       if (json.is_object())
@@ -126,13 +158,21 @@ int show(const std::string& run, bool as_json) {
     fmt::print("  step {}, epoch {}\n", summary["step"].get<std::uint64_t>(),
                summary["epoch"].get<std::uint64_t>());
   if (summary.contains("run")) {
-    for (const auto& [key, value] : summary["run"].items())
-      fmt::print("  {:<20} {}\n", key, value.get<std::string>());
+    for (const auto& [key, value] : summary["run"].items()) {
+      const auto text = value.get<std::string>();
+      fmt::print("  {:<20} {}\n", key == "config" ? "command" : key,
+                 key == "config" ? command_of(text) : text);
+    }
   }
   if (summary.contains("last")) {
     for (const auto& [name, value] : summary["last"].items())
       fmt::print("  {:<20} {}\n", name,
                  value.is_null() ? std::string("nan") : fmt::format("{:.6g}", value.get<double>()));
+  }
+  if (summary.contains("checkpoints")) {
+    fmt::print("  {:<20} {}, the newest at step {}; surefit inspect {} verifies them\n",
+               "checkpoints", summary["checkpoints"].size(),
+               summary["checkpoints"].back().get<std::uint64_t>(), run);
   }
   const Json obituary = read_obituary(run);
   if (obituary.is_object()) {

@@ -272,8 +272,7 @@ void Checkpointer::save(TrainState& state, ThreadPool& pool) {
     stall_s_ = monotonic_seconds() - started;
   } else {
     const SaveReport report = saver_->save_now(model_.iterations, text_, tensors_);
-    stall_s_ = monotonic_seconds() - started;
-    tell(state, report);
+    tell(state, report, monotonic_seconds() - started);
   }
 }
 
@@ -281,9 +280,11 @@ void Checkpointer::save_now(TrainState& state, ThreadPool& pool) {
   if (!saver_) return;
   saver_->wait();
   report(state);
+  const double started = monotonic_seconds();
   write_text();
   tensors_.stage(pool);
-  tell(state, saver_->save_now(model_.iterations, text_, tensors_));
+  const SaveReport done = saver_->save_now(model_.iterations, text_, tensors_);
+  tell(state, done, monotonic_seconds() - started);
 }
 
 void Checkpointer::save_to(const std::string& path, ThreadPool& pool) {
@@ -299,13 +300,14 @@ void Checkpointer::save_to(const std::string& path, ThreadPool& pool) {
 
 void Checkpointer::report(TrainState& state) {
   if (!saver_) return;
-  if (const auto report = saver_->take_report()) tell(state, *report);
+  // The writer's time is taken from the training too, where all cores train.
+  if (const auto report = saver_->take_report())
+    tell(state, *report, stall_s_ + report->cpu_seconds);
 }
 
-void Checkpointer::tell(TrainState& state, const SaveReport& report) {
+void Checkpointer::tell(TrainState& state, const SaveReport& report, double cost_s) {
   if (report.saved) {
-    // The writer's time is taken from the training too, where all cores train.
-    schedule_.measured(stall_s_ + (options_.checkpoint_staging ? report.cpu_seconds : 0));
+    schedule_.measured(cost_s);
   } else {
     schedule_.failed();
   }
@@ -317,7 +319,8 @@ void Checkpointer::tell(TrainState& state, const SaveReport& report) {
                               .saved = report.saved,
                               .problem = report.problem,
                               .bytes = report.bytes,
-                              .seconds = report.seconds};
+                              .seconds = report.seconds,
+                              .cost_s = cost_s};
   for (const CallbackHandle& callback : options_.callbacks) callback->on_checkpoint(state, event);
 }
 

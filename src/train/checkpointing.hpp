@@ -59,7 +59,7 @@ class Checkpointer {
  private:
   void write_text();
   void save(TrainState& state, ThreadPool& pool);
-  void tell(TrainState& state, const SaveReport& report);
+  void tell(TrainState& state, const SaveReport& report, double cost_s);
   void restore_callbacks(TrainState& state, const Json& list, const JsonWhere& where);
   std::vector<std::string> differences_from(const Json& json, const JsonWhere& where);
 

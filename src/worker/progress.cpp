@@ -40,13 +40,19 @@ class JsonProgress final : public Callback {
     event("step", state, logs);
   }
   void on_epoch_end(TrainState& state, const Logs& logs) override { event("epoch", state, logs); }
+  void on_resume(TrainState& state) override {
+    ProgressLine line;
+    line.add("{{\"event\":\"resume\",\"time\":{:.3f},\"epoch\":{},\"step\":{}}}\n", wall_seconds(),
+             state.epoch() + 1, state.step());
+    line.write(STDOUT_FILENO);
+  }
   void on_checkpoint(TrainState& state, const CheckpointEvent& saved) override {
     if (!saved.saved) return;
     ProgressLine line;
     line.add(
         "{{\"event\":\"checkpoint\",\"time\":{:.3f},\"epoch\":{},\"step\":{},\"bytes\":{},"
-        "\"seconds\":{:.4f}}}\n",
-        wall_seconds(), state.epoch() + 1, saved.step, saved.bytes, saved.seconds);
+        "\"seconds\":{:.4f},\"cost_s\":{:.4f}}}\n",
+        wall_seconds(), state.epoch() + 1, saved.step, saved.bytes, saved.seconds, saved.cost_s);
     line.write(STDOUT_FILENO);
   }
   void on_warning(TrainState&, const std::string& text) override {

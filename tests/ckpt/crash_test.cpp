@@ -95,7 +95,10 @@ Outcome crash_everywhere(const Sabotage& sabotage) {
         }
       }
     }
-    if (!crashed) return outcome;
+    const bool sabotaged = sabotage.no_sync || sabotage.no_directory_sync;
+    if (!crashed ||
+        (sabotaged && outcome.broken_word > 0 && (!sabotage.no_checksum || outcome.mixed > 0)))
+      return outcome;  // a control is over when it has shown what it should
   }
 }
 

@@ -191,7 +191,8 @@ std::string ModelEnv::survivor(const Inode& inode, const std::vector<bool>& kept
   return bytes;
 }
 
-std::vector<ModelEnv::Files> ModelEnv::after_crash(std::mt19937& generator, int random) const {
+std::vector<ModelEnv::Files> ModelEnv::after_crash(std::mt19937& generator, int random,
+                                                   int singles) const {
   // Which directory changes made it: all subsets of few, else samples.
   const std::size_t count = changes_.size();
   std::vector<std::vector<bool>> directories;
@@ -229,7 +230,7 @@ std::vector<ModelEnv::Files> ModelEnv::after_crash(std::mt19937& generator, int 
           applied, false, [](std::size_t, std::size_t) { return true; }, full_size);
       add(
           applied, true, [](std::size_t, std::size_t) { return true; }, full_size);
-      for (std::size_t one = 0; one < 12; ++one) {
+      for (std::size_t one = 0; one < static_cast<std::size_t>(singles); ++one) {
         add(
             applied, false, [&](std::size_t i, std::size_t) { return i == one; }, full_size);
         add(

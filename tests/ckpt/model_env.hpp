@@ -41,8 +41,9 @@ class ModelEnv final : public Env {
   // Negative controls: a system that does not do what it is asked.
   bool ignore_sync = false, ignore_directory_sync = false;
 
-  // What might be there after the power comes back; the extremes and `random` samples.
-  std::vector<Files> after_crash(std::mt19937& generator, int random) const;
+  // What might be there after the power comes back: nothing, everything or half of what was not
+  // synced, the first `singles` writes alone, left out or as a beginning, and `random` samples.
+  std::vector<Files> after_crash(std::mt19937& generator, int random, int singles = 12) const;
 
   std::unique_ptr<ReadableFile> open_read(const std::string& path) override;
   std::unique_ptr<WritableFile> create(const std::string& path) override;

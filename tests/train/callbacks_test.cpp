@@ -25,6 +25,7 @@ class PaperRun final : public TrainState {
   std::int64_t epoch_step() const override { return 0; }
   std::int64_t steps_per_epoch() const override { return 10; }
   double images_per_second() const override { return 1; }
+  const MemoryReport& memory() const override { return memory_; }
   double learning_rate() const override { return rate; }
   void set_learning_rate(double value) override { rate = value; }
   const History& history() const override { return history_; }
@@ -73,6 +74,7 @@ class PaperRun final : public TrainState {
  private:
   std::int64_t epoch_ = 0;
   History history_;
+  MemoryReport memory_;
 };
 
 std::int64_t epochs_until_stop(const EarlyStopping& spec, const std::vector<double>& losses,

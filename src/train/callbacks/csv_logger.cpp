@@ -20,17 +20,24 @@ class CSVLoggerImpl final : public Callback {
   }
 
   std::string_view state_name() const override { return CSVLogger::kClass; }
-  void visit_state(StateVisitor& visitor) override { visitor.field("before", before_); }
+  void visit_state(StateVisitor& visitor) override { visitor.field("before_bytes", before_bytes_); }
 
   void on_train_begin(TrainState&) override {
-    Env& env = Env::posix();
-    before_ =
-        spec_.append && env.exists(spec_.filename) ? read_file(env, spec_.filename) : std::string();
+    before_ = spec_.append ? contents() : std::string();
+    before_bytes_ = static_cast<std::int64_t>(before_.size());
   }
-  void on_resume(TrainState& state) override { write(state); }
+  // The file begins with what it held before, whatever was written behind it since.
+  void on_resume(TrainState& state) override {
+    before_ = contents().substr(0, static_cast<std::size_t>(before_bytes_));
+    write(state);
+  }
   void on_epoch_end(TrainState& state, const Logs&) override { write(state); }
 
  private:
+  std::string contents() const {
+    Env& env = Env::posix();
+    return env.exists(spec_.filename) ? read_file(env, spec_.filename) : std::string();
+  }
   void write(TrainState& state) const {
     const History& history = state.history();
     std::vector<std::size_t> order(history.names.size());
@@ -60,6 +67,7 @@ class CSVLoggerImpl final : public Callback {
 
   CSVLogger spec_;
   std::string before_;  // what the file held when training began
+  std::int64_t before_bytes_ = 0;
 };
 
 }  // namespace

@@ -20,10 +20,18 @@ void print_plan(const TrainState& state) {
   line.write(STDERR_FILENO);
 }
 
-void warn(const std::string& text) {
+// `clear` takes a half-drawn bar away first.
+template <typename... Args>
+void say(bool clear, fmt::format_string<Args...> format, Args&&... args) {
   ProgressLine line;
-  line.add("\r\x1b[Kwarning: {}\n", text);
+  if (clear) line.add("\r\x1b[K");
+  line.add(format, std::forward<Args>(args)...);
+  line.add("\n");
   line.write(STDERR_FILENO);
+}
+
+void say_resumed(bool clear, const TrainState& state) {
+  say(clear, "resuming at step {}, epoch {}/{}", state.step(), state.epoch() + 1, state.epochs());
 }
 
 class TerminalProgress final : public Callback {
@@ -31,6 +39,7 @@ class TerminalProgress final : public Callback {
   void on_train_begin(TrainState& state) override { print_plan(state); }
   void on_epoch_begin(TrainState& state) override { begin(state); }
   void on_resume(TrainState& state) override {
+    say_resumed(true, state);
     if (state.epoch_step() > 0) begin(state);
   }
   void on_train_batch_end(TrainState& state, const Logs& logs) override {
@@ -46,7 +55,7 @@ class TerminalProgress final : public Callback {
     line_.write(STDERR_FILENO);
   }
 
-  void on_warning(TrainState&, const std::string& text) override { warn(text); }
+  void on_warning(TrainState&, const std::string& text) override { say(true, "warning: {}", text); }
 
  private:
   void begin(TrainState& state) {
@@ -101,7 +110,10 @@ class PlainProgress final : public Callback {
  public:
   void on_train_begin(TrainState& state) override { print_plan(state); }
   void on_epoch_begin(TrainState&) override { started_ = monotonic_seconds(); }
-  void on_resume(TrainState&) override { started_ = monotonic_seconds(); }
+  void on_resume(TrainState& state) override {
+    say_resumed(false, state);
+    started_ = monotonic_seconds();
+  }
   void on_epoch_end(TrainState& state, const Logs& logs) override {
     ProgressLine line;
     line.add("epoch {}/{} - {:.1f}s - {:.0f} img/s", state.epoch() + 1, state.epochs(),
@@ -112,7 +124,9 @@ class PlainProgress final : public Callback {
     line.add("\n");
     line.write(STDERR_FILENO);
   }
-  void on_warning(TrainState&, const std::string& text) override { warn(text); }
+  void on_warning(TrainState&, const std::string& text) override {
+    say(false, "warning: {}", text);
+  }
 
  private:
   double started_ = 0;
