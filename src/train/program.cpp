@@ -66,7 +66,6 @@ void Program::add_backward(const Network& network, const Network::Built& built,
   if (wanted.empty()) throw ConfigError("[compile] the model has no trainable parameters");
   const auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
   const std::vector<std::string> slots = optimizer.impl().slots();
-  const std::shared_ptr<const Op> update = optimizer.impl().update_op();
   // In the order in which the backward pass finishes the gradients, so that early updates need no
   // reordering.
   std::vector<std::pair<NodeId, std::size_t>> order;
@@ -78,17 +77,40 @@ void Program::add_backward(const Network& network, const Network::Built& built,
     order.emplace_back(graph_.value(found->second).producer, i);
   }
   std::sort(order.begin(), order.end());
+  const Clipping clip = optimizer.impl().clipping();
+  const auto norm_parts = [&](ValueId parameter, const std::string& name) {
+    return graph_.add1(make_square_sums_op(), {gradients.at(parameter)}, name, Phase::kUpdate,
+                       Category::kScratch);
+  };
+  ValueId factor = kNone;
+  if (clip.global_norm > 0) {
+    std::vector<ValueId> sums;
+    for (const auto& [producer, index] : order)
+      sums.push_back(norm_parts(built.parameters[index], network.parameters()[index].name));
+    factor = graph_.add1(make_clip_factor_op(clip.global_norm), sums, "optimizer", Phase::kUpdate,
+                         Category::kScratch);
+  }
   for (const auto& [producer, index] : order) {
     const ValueId parameter = built.parameters[index];
-    std::vector<ValueId> inputs = {parameter, gradients.at(parameter)};
     const std::string& name = network.parameters()[index].name;
+    ValueId gradient = gradients.at(parameter);
+    if (clip.value > 0)
+      gradient = graph_.add1(make_clip_value_op(clip.value), {gradient}, name, Phase::kUpdate,
+                             Category::kGradients);
+    if (clip.norm > 0) {
+      factor = graph_.add1(make_clip_factor_op(clip.norm), {norm_parts(parameter, name)}, name,
+                           Phase::kUpdate, Category::kScratch);
+    }
+    std::vector<ValueId> inputs = {parameter, gradient};
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
       const ValueId id = graph_.add_persistent(name + "/" + slots[slot],
                                                graph_.value(parameter).type, Category::kOptimizer);
       persistents_[id] = {index, static_cast<int>(slot)};
       inputs.push_back(id);
     }
-    graph_.add(update, std::move(inputs), name, Phase::kUpdate);
+    if (factor != kNone) inputs.push_back(factor);
+    graph_.add(optimizer.impl().update_op(factor != kNone), std::move(inputs), name,
+               Phase::kUpdate);
   }
   for (const Network::Built::Update& later : built.updates) {
     graph_.add(later.op, later.inputs, later.layer, Phase::kUpdate);
