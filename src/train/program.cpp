@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "graph/autodiff.hpp"
 #include "nn/ops/structural.hpp"
+#include "nn/regularizer.hpp"
 
 namespace surefit {
 
@@ -40,7 +41,7 @@ Program::Program(const Network& network, const Compiled* compiled, Purpose purpo
   label_type.dtype = label_spec_.dtype;
   labels_ = graph_.add_input("labels", label_type);
   const LossNodes loss = compiled->loss.impl().build(graph_, prediction, labels_, training);
-  loss_ = loss.loss;
+  loss_ = add_penalties(network, built, loss.loss);
   graph_.keep(loss_);
   if (training) graph_.keep(loss.gradient);
   for (const Metric& metric : compiled->metrics) {
@@ -56,6 +57,20 @@ Program::Program(const Network& network, const Compiled* compiled, Purpose purpo
   graph_.check();
 }
 
+ValueId Program::add_penalties(const Network& network, const Network::Built& built, ValueId loss) {
+  std::vector<ValueId> inputs = {loss};
+  for (std::size_t i = 0; i < built.parameters.size(); ++i) {
+    const Parameter& parameter = network.parameters()[i];
+    if (built.parameters[i] == kNone || !parameter.spec.regularizer) continue;
+    inputs.push_back(graph_.add1(make_penalty_op(penalty_of(*parameter.spec.regularizer)),
+                                 {built.parameters[i]}, parameter.name, Phase::kForward,
+                                 Category::kScratch));
+  }
+  return inputs.size() == 1
+             ? loss
+             : graph_.add1(make_penalised_loss_op(), inputs, "loss", Phase::kForward);
+}
+
 void Program::add_backward(const Network& network, const Network::Built& built,
                            const LossNodes& loss, const Optimizer& optimizer) {
   std::vector<ValueId> wanted;
@@ -64,7 +79,7 @@ void Program::add_backward(const Network& network, const Network::Built& built,
       wanted.push_back(built.parameters[i]);
   }
   if (wanted.empty()) throw ConfigError("[compile] the model has no trainable parameters");
-  const auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
+  auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
   const std::vector<std::string> slots = optimizer.impl().slots();
   // In the order in which the backward pass finishes the gradients, so that early updates need no
   // reordering.
@@ -77,6 +92,14 @@ void Program::add_backward(const Network& network, const Network::Built& built,
     order.emplace_back(graph_.value(found->second).producer, i);
   }
   std::sort(order.begin(), order.end());
+  for (const auto& [producer, index] : order) {
+    const Parameter& parameter = network.parameters()[index];
+    if (!parameter.spec.regularizer) continue;
+    ValueId& gradient = gradients.at(built.parameters[index]);
+    gradient = graph_.add1(make_penalty_gradient_op(penalty_of(*parameter.spec.regularizer)),
+                           {gradient, built.parameters[index]}, parameter.name, Phase::kBackward,
+                           Category::kGradients);
+  }
   const Clipping clip = optimizer.impl().clipping();
   const auto norm_parts = [&](ValueId parameter, const std::string& name) {
     return graph_.add1(make_square_sums_op(), {gradients.at(parameter)}, name, Phase::kUpdate,
@@ -109,7 +132,11 @@ void Program::add_backward(const Network& network, const Network::Built& built,
       inputs.push_back(id);
     }
     if (factor != kNone) inputs.push_back(factor);
-    graph_.add(optimizer.impl().update_op(factor != kNone), std::move(inputs), name,
+    const ParameterSpec& spec = network.parameters()[index].spec;
+    Constraint constraint;
+    if (spec.constraint)
+      constraint = make_constraint(*spec.constraint, spec.shape, spec.packing.get());
+    graph_.add(optimizer.impl().update_op(factor != kNone, constraint), std::move(inputs), name,
                Phase::kUpdate);
   }
   for (const Network::Built::Update& later : built.updates) {
