@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "data/images/decode.hpp"
+#include "data/images/memory.hpp"
 #include "target.hpp"
 
 namespace {
@@ -25,10 +26,12 @@ class Discard final : public surefit::data::RowSink {
 bool surefit::fuzz::accepts(std::span<const std::byte> bytes) {
   return survives([&] {
     data::read_picture_info(bytes);
+    static data::DecoderMemory
+        memory;  // as a worker has it: what one picture leaves, the next meets
     for (const std::int64_t channels : {3, 1}) {
       Discard sink;
       data::decode_picture(bytes, {.channels = channels, .cover_height = 4, .cover_width = 4}, sink,
-                           nullptr);
+                           memory);
     }
   });
 }

@@ -161,6 +161,8 @@ Rate pipeline_rate(const std::string& directory, int threads, double train_ms = 
       {DType::kFloat32, {kSize, kSize, 3}, std::as_writable_bytes(std::span(pictures))},
       {DType::kInt32, {}, std::as_writable_bytes(std::span(labels))}};
   std::uint64_t samples = 0;
+  reader.fill(slots, {}, pool);  // the first batch also prepares the workers' buffers
+  reader.seek(0, 0);
   const Timer timer;
   while (const std::uint64_t count = reader.fill(slots, {}, pool)) {
     samples += count;

@@ -34,6 +34,21 @@ struct History {
 class Callback;
 
 // What a callback may see and change of the run.
+// What the process holds while it trains, known before the first step.
+struct MemoryReport {
+  std::uint64_t predicted_bytes = 0;  // the measured peak stays below
+  std::uint64_t budget_bytes = 0;
+  std::string budget_source;  // "--memory", "the control group ..."
+  std::uint64_t full_speed_bytes = 0;
+  std::uint64_t arena_bytes = 0;
+  double slowdown = 1;  // against full speed, by the planner's constants
+  std::vector<std::pair<std::string, std::uint64_t>> categories;
+  std::vector<std::pair<std::string, std::uint64_t>> rungs;  // taken, with the bytes they save
+  std::string peak;  // layer and operation at the fullest moment
+
+  std::string to_text() const;  // one line
+};
+
 class TrainState {
  public:
   virtual ~TrainState() = default;
@@ -43,6 +58,12 @@ class TrainState {
   virtual std::int64_t epoch_step() const = 0;       // of them, in this epoch
   virtual std::int64_t steps_per_epoch() const = 0;  // 0 where only running tells
   virtual double images_per_second() const = 0;      // of the current epoch so far
+  // Of the time since the first step: spent on preparing batches, and of that with cores idle (0
+  // ... 1).
+  virtual double input_share() const { return 0; }
+  virtual double input_stall() const { return 0; }
+  // The plan: bytes of the process by category, and what it was chosen for.
+  virtual const MemoryReport& memory() const = 0;
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double value) = 0;
   virtual const History& history() const = 0;  // of the epochs so far; at an epoch's end with it
@@ -52,6 +73,10 @@ class TrainState {
   // Ends training behind this step, as if it had not been asked for more; a checkpoint keeps what
   // is needed to go on.
   virtual void interrupt(const std::string& reason) = 0;
+
+  // Tells every callback, and so the user. For what does not stop a training: a file that cannot be
+  // written, say.
+  virtual void warn(const std::string& text) = 0;
 
   // Safetensors, written beside `path` and renamed over it.
   virtual void save_weights(const std::string& path) = 0;

@@ -257,6 +257,37 @@ struct BatchOptions {
   bool drop_remainder = false;
 };
 
+// What fit() and its kin do with the samples of a Dataset on their way into the model.
+
+// Where prepared samples stay between epochs. kAuto: in memory as far as the budget allows, at the
+// last place where they do not depend on the epoch, when preparing them is more than copying.
+// kMemory: all of them, or refuse. kFile: in `cache_file`, which survives crashes.
+enum class CacheMode { kOff, kAuto, kMemory, kFile };
+
+enum class OnBadSample { kFail, kSkip };
+
+struct BadSample {
+  std::uint64_t id = 0;  // stable number of the sample in its source
+  std::string path;      // empty when it came from no file
+  std::string cause;
+};
+
+inline constexpr std::uint64_t kPlannedBytes =
+    ~std::uint64_t{0};  // what the pipeline finds it needs
+
+struct InputOptions {
+  int workers = 0;  // threads of the pool that prepare samples; 0: all of them. Changes no bits.
+  CacheMode cache = CacheMode::kOff;
+  std::string cache_file = {};
+  // For decoding, shuffling and caching together; never exceeded. What a source itself keeps in
+  // memory (arrays, names of files) comes on top.
+  std::uint64_t budget_bytes = kPlannedBytes;
+  OnBadSample on_bad_sample = OnBadSample::kFail;
+  double max_bad_share = 0.01;  // kSkip stops the run above this share of the data
+  // Told once of every bad sample that is skipped; called by one thread at a time.
+  std::function<void(const BadSample&)> report_bad = {};
+};
+
 using MapFunction = std::function<void(Sample&)>;
 using RandomMapFunction =
     std::function<void(Sample&, Random&)>;  // randomness keyed by (seed, epoch, sample)

@@ -60,6 +60,20 @@ class SystemError : public Error {
   int error_number_;
 };
 
+// No plan fits into the memory there is. Nothing was allocated, nothing has run.
+class MemoryRefused : public Error {
+ public:
+  MemoryRefused(const std::string& text, std::uint64_t need, std::uint64_t budget,
+                std::uint64_t floor)
+      : Error(ExitCode::kRefused, text), need_(need), budget_(budget), floor_(floor) {}
+  std::uint64_t need() const { return need_; }  // bytes of the process at full speed
+  std::uint64_t budget() const { return budget_; }
+  std::uint64_t floor() const { return floor_; }  // the least that gives the same bits
+
+ private:
+  std::uint64_t need_, budget_, floor_;
+};
+
 // NaN or Inf where a finite number must be.
 class NumericsError : public Error {
  public:

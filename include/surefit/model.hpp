@@ -42,6 +42,15 @@ struct FitOptions {
   bool onednn = false;  // convolutions behind the first by oneDNN instead of our own kernels
   // How the batch is cut; any value gives the same bits. 0: the planner decides.
   std::int64_t group = 0;
+  InputOptions input = {};  // how samples are prepared; validation data are never cached
+
+  // Bytes that the whole process may hold; 0: what control groups, limits and the machine leave.
+  // Never changes a bit; where nothing fits, fit() throws MemoryRefused before the first step.
+  std::uint64_t memory_budget = 0;
+  // Where activations go when memory is short; empty: the run's directory, or TMPDIR.
+  std::string spill_directory = {};
+  // Consent to what changes bits, used only where nothing else fits: "f16-activations".
+  std::vector<std::string> allow = {};
 
   // Directory of the run; checkpoints go to its folder `checkpoints`. Empty: none are written.
   std::string run = {};

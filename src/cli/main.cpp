@@ -18,6 +18,8 @@ training
   train      train a model, under the guard
   evaluate   measure a trained model on data
   predict    run a trained model
+  plan       what a training will hold in memory; the largest batch that fits
+  data       look into a data set: classes, sizes, broken files, a contact sheet
   summary    layers, shapes and parameters of a model
   model      write a model as Keras's JSON
   inspect    what a checkpoint or weights file holds, verified

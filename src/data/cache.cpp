@@ -48,6 +48,7 @@ class MemoryStore final : public CacheStore {
 
   std::uint64_t kept() const override { return kept_.load(std::memory_order_relaxed); }
   std::uint64_t memory_bytes() const override { return meter_->used_bytes(); }
+  std::uint64_t limit_bytes() const override { return meter_->limit_bytes(); }
   void limit(std::uint64_t bytes) override {
     const std::lock_guard lock(mutex_);
     if (!ready_ && bytes < meter_->limit_bytes()) meter_ = std::make_unique<Meter>(bytes);
@@ -89,12 +90,7 @@ class FileStore final : public CacheStore {
  public:
   FileStore(std::string path, std::uint64_t samples, const std::vector<ComponentSpec>& spec,
             std::uint64_t fingerprint)
-      : path_(std::move(path)), samples_(samples) {
-    Sample like;
-    like.resize(spec.size());
-    for (std::size_t i = 0; i < spec.size(); ++i)
-      like[i].borrow(spec[i].dtype, spec[i].dims, nullptr);
-    packed_bytes_ = Packed::bytes_for(like);
+      : path_(std::move(path)), samples_(samples), packed_bytes_(packed_bytes(spec)) {
     header_ = {kMagic, fingerprint, samples, packed_bytes_};
     file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (file_ < 0) fail("open", errno);
@@ -127,13 +123,7 @@ class FileStore final : public CacheStore {
   void keep(std::uint64_t key, const Sample& sample, Worker& worker) override {
     if (key >= samples_ || full_.load(std::memory_order_relaxed)) return;
     Worker::Lease lease(worker), bare(worker);
-    // Paths differ in length and are only needed for errors, which a cached sample no longer has.
-    (*bare).resize(sample.size());
-    for (std::size_t i = 0; i < sample.size(); ++i) {
-      (*bare)[i].borrow(sample[i].dtype(), sample[i].dims(), sample[i].bytes().data());
-    }
-    (*bare).place(sample.index(), sample.epoch());
-    (*bare).set_path({});
+    borrow_without_path(sample, *bare);
     if (Packed::bytes_for(*bare) != packed_bytes_) return;  // not as declared; batch will say so
     (*lease).resize(1);
     const std::span<std::byte> record =
@@ -151,6 +141,7 @@ class FileStore final : public CacheStore {
 
   std::uint64_t kept() const override { return kept_.load(std::memory_order_relaxed); }
   std::uint64_t memory_bytes() const override { return 0; }
+  std::uint64_t limit_bytes() const override { return 0; }
   void limit(std::uint64_t) override {}
   std::string describe() const override {
     return fmt::format("file {}, {} samples written in this run{}", path_, kept(),
@@ -267,10 +258,10 @@ const Node* find_cache_place(const Node& top) {
   return bytes_place != nullptr ? bytes_place : place;
 }
 
-std::uint64_t source_size(const Node& node) {
+const Node& source_of(const Node& node) {
   const Node* source = &node;
   while (!source->inputs().empty()) source = &source->input();
-  return source->size().value_or(0);
+  return *source;
 }
 
 std::uint64_t element_bytes(const std::vector<ComponentSpec>& spec) {

@@ -24,11 +24,19 @@ class CacheStore {
   virtual void keep(std::uint64_t key, const Sample& sample, Worker& worker) = 0;
   virtual std::uint64_t kept() const = 0;  // samples held
   virtual std::uint64_t memory_bytes() const = 0;
-  virtual void limit(std::uint64_t bytes) = 0;  // of memory; takes effect before the first sample
+  virtual void limit(std::uint64_t bytes) = 0;    // of memory; takes effect before the first sample
+  virtual std::uint64_t limit_bytes() const = 0;  // most memory it will take
+  virtual void commit() {}  // takes that memory now, so that it cannot be missing later
   virtual std::string describe() const = 0;
 };
 
+// For samples of any size.
 std::unique_ptr<CacheStore> make_memory_store(std::uint64_t samples, std::uint64_t limit_bytes);
+// For samples of one size; `spec` must be fixed.
+std::unique_ptr<CacheStore> make_slab_store(std::uint64_t samples,
+                                            const std::vector<ComponentSpec>& spec,
+                                            std::uint64_t limit_bytes);
+std::uint64_t slab_bytes(std::uint64_t samples, const std::vector<ComponentSpec>& spec);  // for all
 // `fingerprint` ties the file to its data; `spec` must be fixed. Throws when the file belongs to
 // something else.
 std::unique_ptr<CacheStore> make_file_store(const std::string& path, std::uint64_t samples,
@@ -53,8 +61,8 @@ class ReaderCache {
 // The best place for a reader's cache in a pipeline, or null: after the last step that gives the
 // same in every epoch, but before pictures become four times larger as floats.
 const Node* find_cache_place(const Node& top);
-// Samples a source under `node` has, and the bytes one takes at `node`; 0 when not known.
-std::uint64_t source_size(const Node& node);
+const Node& source_of(const Node& node);
+// Bytes of one sample; 0 when not known.
 std::uint64_t element_bytes(const std::vector<ComponentSpec>& spec);
 std::uint64_t fingerprint_of(const Node& node);  // of the verbs and sources up to here
 std::uint64_t available_memory_bytes();

@@ -9,6 +9,7 @@
 #include "base/check.hpp"
 #include "base/units.hpp"
 #include "data/cache.hpp"
+#include "data/images/memory.hpp"
 #include "data/images/resize.hpp"
 
 namespace surefit::data {
@@ -91,7 +92,13 @@ void Meter::give(std::uint64_t bytes) {
 }
 
 Worker::Worker(std::uint64_t seed, Meter& meter, Env& env)
-    : seed_(seed), meter_(&meter), env_(&env), resizer_(std::make_unique<StreamResizer>()) {}
+    : seed_(seed),
+      meter_(&meter),
+      env_(&env),
+      resizer_(std::make_unique<StreamResizer>()),
+      decoder_(std::make_unique<DecoderMemory>(&meter)) {
+  text_.reserve(1000);
+}
 Worker::~Worker() = default;
 Worker::Worker(Worker&&) noexcept = default;
 
@@ -101,8 +108,18 @@ void Worker::charge(std::uint32_t op, double seconds) {
   times_[op].seconds += seconds;
 }
 
+void Worker::forget_times() {
+  std::fill(times_.begin(), times_.end(), ServiceTime{});
+  io_seconds_ = 0;
+}
+
 Sample& Worker::lend() {
-  if (lent_ == samples_.size()) samples_.push_back(std::make_unique<Sample>(meter_));
+  constexpr std::size_t kUsualPath = 1000;
+  if (lent_ == samples_.size()) {
+    samples_.push_back(std::make_unique<Sample>(meter_));
+    samples_.back()->set_path(
+        std::string(kUsualPath, ' '));  // a longer path later must not allocate
+  }
   return *samples_[lent_++];
 }
 
@@ -175,6 +192,23 @@ std::string describe_sample(const Sample& sample) {
                                : fmt::format("sample {} ({})", sample.index(), sample.path());
 }
 
+bool is_about_files(const SystemError& error) {
+  switch (error.error_number()) {
+    case ENOENT:
+    case EACCES:
+    case EPERM:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case EIO:
+    case ESTALE:
+      return true;
+    default:
+      return false;
+  }
+}
+
 void rethrow_with_sample(const std::string& where, const Sample& sample) {
   const std::string prefix = fmt::format("[{}] {}: ", where, describe_sample(sample));
   try {
@@ -182,6 +216,10 @@ void rethrow_with_sample(const std::string& where, const Sample& sample) {
   } catch (const DataError& error) {
     throw DataError(prefix + error.what(), sample.path(), error.offset());
   } catch (const SystemError& error) {
+    if (is_about_files(error)) {
+      throw DataError(prefix + error.what() + "; was the data set moved or changed while in use?",
+                      sample.path());
+    }
     throw SystemError(prefix + error.what(), error.error_number());
   } catch (const ConfigError& error) {
     throw ConfigError(prefix + error.what());

@@ -38,27 +38,15 @@ class Meter {
   std::atomic<std::uint64_t> used_{0}, peak_{0};
 };
 
-// Memory of a library's for the duration of a scope.
-class MeteredScope {
- public:
-  MeteredScope(Meter* meter, std::uint64_t bytes) : meter_(meter), bytes_(bytes) {
-    if (meter_ != nullptr) meter_->take(bytes_);
-  }
-  ~MeteredScope() {
-    if (meter_ != nullptr) meter_->give(bytes_);
-  }
-  MeteredScope(const MeteredScope&) = delete;
-  MeteredScope& operator=(const MeteredScope&) = delete;
-
- private:
-  Meter* meter_;
-  std::uint64_t bytes_;
-};
+// kSource: the data themselves, there before the pipeline. kFixed: taken once. kMetered: drawn from
+// the reader's meter. kCache: as much as there is room for.
+enum class Residence { kSource, kFixed, kMetered, kCache };
 
 // A buffer that stays resident while a pipeline runs, for the plan's ledger.
 struct LedgerEntry {
   std::string name;
   std::uint64_t bytes = 0;
+  Residence residence = Residence::kFixed;
 };
 
 // An element of a node: the `index`-th of its `pass`-th run through. Passes count from 0.
@@ -77,11 +65,12 @@ class Worker;
 class Quarantine;
 class ReaderCache;
 class StreamResizer;
+class DecoderMemory;
 
 // The pool and one worker for each of its threads.
 struct Team {
   ThreadPool* pool = nullptr;
-  std::vector<Worker>* workers = nullptr;
+  std::vector<Worker>* workers = nullptr;  // as many as threads, or fewer
 };
 
 // What one thread works with: reusable samples for inner nodes, the run's seed, and its clock
@@ -96,13 +85,18 @@ class Worker {
   Meter& meter() { return *meter_; }
   Env& env() { return *env_; }
   StreamResizer& resizer() { return *resizer_; }
+  DecoderMemory& decoder() { return *decoder_; }
   std::string& text() { return text_; }  // a scratch string whose memory is reused
   void charge(std::uint32_t op, double seconds);
   void charge_io(double seconds) {
     io_seconds_ += seconds;
   }  // part of some op's time spent on files
   double io_seconds() const { return io_seconds_; }
+  // When it last finished something, on the monotonic clock: whoever is done early waits.
+  double busy_until() const { return busy_until_; }
+  void set_busy_until(double seconds) { busy_until_ = seconds; }
   const std::vector<ServiceTime>& times() const { return times_; }
+  void forget_times();
 
   // Set only on the first worker and only outside parallel work, because calls to the pool must not
   // nest.
@@ -141,10 +135,11 @@ class Worker {
   Quarantine* quarantine_ = nullptr;
   ReaderCache* cache_ = nullptr;
   std::vector<ServiceTime> times_;
-  double io_seconds_ = 0;
+  double io_seconds_ = 0, busy_until_ = 0;
   bool probing_ = false;
   std::vector<std::unique_ptr<Sample>> samples_;
   std::unique_ptr<StreamResizer> resizer_;
+  std::unique_ptr<DecoderMemory> decoder_;
   std::string text_;
   std::size_t lent_ = 0;
 };
@@ -205,6 +200,11 @@ class Node : public std::enable_shared_from_this<Node> {
   }  // what a prefetch verb asks for; AUTOTUNE or batches
 
   virtual std::vector<LedgerEntry> buffers() const { return {}; }
+  // Of a source: up to `count` samples that take most memory to prepare, where that can be told
+  // without reading them.
+  virtual std::vector<std::uint64_t> heaviest(std::uint64_t) const { return {}; }
+  // Of a source: reading a sample costs no more than copying it, so keeping copies gains nothing.
+  virtual bool only_copies() const { return false; }
 
  private:
   std::vector<std::shared_ptr<const Node>> inputs_;
@@ -249,7 +249,10 @@ enum class Describe { kAll, kOnlyMeaning };
 std::string describe_pipeline(const Node& node, Describe what = Describe::kAll);
 // "sample 17 (photos/cat/3.jpg)"
 std::string describe_sample(const Sample& sample);
-// Runs `work`, adding the sample to whatever it throws.
+// A file that is missing or cannot be read, rather than a machine at its limits.
+bool is_about_files(const SystemError& error);
+// Rethrows the exception being handled with the sample added to its text. Trouble with its file
+// becomes a DataError.
 [[noreturn]] void rethrow_with_sample(const std::string& where, const Sample& sample);
 
 }  // namespace surefit::data

@@ -59,6 +59,22 @@ std::size_t Packed::bytes_for(const Sample& sample) {
   return bytes;
 }
 
+std::size_t packed_bytes(const std::vector<ComponentSpec>& spec) {
+  Sample like;
+  like.resize(spec.size());
+  for (std::size_t i = 0; i < spec.size(); ++i)
+    like[i].borrow(spec[i].dtype, spec[i].dims, nullptr);
+  return Packed::bytes_for(like);
+}
+
+void borrow_without_path(const Sample& sample, Sample& out) {
+  out.resize(sample.size());
+  for (std::size_t i = 0; i < sample.size(); ++i)
+    out[i].borrow(sample[i].dtype(), sample[i].dims(), sample[i].bytes().data());
+  out.place(sample.index(), sample.epoch());
+  out.set_path({});
+}
+
 void write_packed(const Sample& sample, std::span<std::byte> bytes) {
   std::size_t at = 0;
   const auto put = [&](const void* from, std::size_t count) {

@@ -45,4 +45,9 @@ class Packed {
 void write_packed(const Sample& sample, std::span<std::byte> bytes);
 bool lend_packed(std::span<const std::byte> bytes, Sample& out);
 
+// For stores whose records all have one size. Paths differ in length and are only needed for
+// errors, which a kept sample no longer has.
+std::size_t packed_bytes(const std::vector<ComponentSpec>& spec);  // `spec` is fixed
+void borrow_without_path(const Sample& sample, Sample& out);
+
 }  // namespace surefit::data

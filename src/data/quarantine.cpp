@@ -20,7 +20,9 @@ void Quarantine::admit(const Sample& sample) {
     cause = error.what();
   }
   const std::lock_guard lock(mutex_);
-  bad_.try_emplace(sample.index(), BadSample{sample.index(), sample.path(), cause});
+  const auto [bad, is_new] =
+      bad_.try_emplace(sample.index(), BadSample{sample.index(), sample.path(), cause});
+  if (is_new && report_) report_(bad->second);
   if (!samples_ || *samples_ == kInfiniteCardinality) return;
   const double allowed = std::floor(max_share_ * static_cast<double>(*samples_));
   if (static_cast<double>(bad_.size()) > allowed) {

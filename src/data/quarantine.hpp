@@ -11,18 +11,12 @@
 
 namespace surefit::data {
 
-struct BadSample {
-  std::uint64_t id = 0;
-  std::string path;
-  std::string cause;
-};
-
 // Bad samples met so far. Each is recorded once; above the allowed share of the data set the run
 // stops. Thread-safe.
 class Quarantine {
  public:
-  Quarantine(double max_share, std::optional<std::uint64_t> samples)
-      : max_share_(max_share), samples_(samples) {}
+  Quarantine(const InputOptions& options, std::optional<std::uint64_t> samples)
+      : max_share_(options.max_bad_share), report_(options.report_bad), samples_(samples) {}
 
   // Called from a catch block: records the sample when the exception is about data, rethrows
   // everything else.
@@ -31,6 +25,7 @@ class Quarantine {
 
  private:
   double max_share_;
+  std::function<void(const BadSample&)> report_;
   std::optional<std::uint64_t> samples_;
   mutable std::mutex mutex_;
   std::map<std::uint64_t, BadSample> bad_;

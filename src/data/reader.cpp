@@ -9,48 +9,43 @@
 #include "base/clock.hpp"
 #include "base/thread_pool.hpp"
 #include "base/units.hpp"
+#include "data/budget.hpp"
 #include "data/store.hpp"
 
 namespace surefit::data {
 namespace {
 
-// The batch verb that decides the rows, below verbs that only choose among batches.
-const Batch* find_batch(const Node& top) {
-  const Node* node = &top;
-  while (node != nullptr) {
-    if (const auto* batch = dynamic_cast<const Batch*>(node)) return batch;
-    node = node->inputs().size() == 1 ? &node->input() : nullptr;
-  }
-  return nullptr;
+template <typename Visit>
+void each_node(const Node& node, const Visit& visit) {
+  visit(node);
+  for (const auto& input : node.inputs()) each_node(*input, visit);
 }
 
-void collect_buffers(const Node& node, std::vector<LedgerEntry>& entries) {
-  for (const auto& input : node.inputs()) collect_buffers(*input, entries);
-  for (LedgerEntry& entry : node.buffers()) entries.push_back(std::move(entry));
+std::uint64_t count_caches(const Node& node) {
+  std::uint64_t count = 0;
+  each_node(node, [&](const Node& each) { count += each.holds_cache() ? 1 : 0; });
+  return count;
 }
 
 // Gives every cache verb its share of `room`; false when there is none.
 bool limit_caches(const Node& node, std::uint64_t room) {
-  node.limit_cache(room);
-  bool found = node.holds_cache();
-  for (const auto& input : node.inputs())
-    found = limit_caches(*input, room / node.inputs().size()) || found;
-  return found;
+  const std::uint64_t caches = count_caches(node);
+  if (caches == 0) return false;
+  each_node(node, [&](const Node& each) { each.limit_cache(room / caches); });
+  return true;
 }
 
 }  // namespace
 
 BatchReader::BatchReader(const Dataset& dataset, ReaderOptions options)
-    : node_(dataset.node()),
-      options_(options),
-      meter_(std::make_unique<Meter>(options.budget_bytes)) {
+    : node_(dataset.node()), options_(std::move(options)) {
   if (options_.env == nullptr) options_.env = &Env::posix();
-  if (options_.on_bad_sample == OnBadSample::kSkip) {
-    const Batch* batch = find_batch(*node_);
-    quarantine_ = std::make_unique<Quarantine>(options_.max_bad_share,
-                                               batch ? batch->input().size() : node_->size());
+  const Batch* batch = find_batch(*node_);
+  if (options_.input.on_bad_sample == OnBadSample::kSkip) {
+    quarantine_ =
+        std::make_unique<Quarantine>(options_.input, batch ? batch->input().size() : node_->size());
   }
-  if (const Batch* batch = find_batch(*node_)) batch_size_ = batch->batch_size();
+  if (batch != nullptr) batch_size_ = batch->batch_size();
   for (const ComponentSpec& component : node_->spec()) {
     if (component.dims.rank() == 0) {
       throw ConfigError(
@@ -71,47 +66,82 @@ BatchReader::BatchReader(const Dataset& dataset, ReaderOptions options)
        node = node->inputs().empty() ? nullptr : &node->input()) {
     if (node->prefetch_depth() != 0) prefetch_depth_ = node->prefetch_depth();
   }
-  place_cache();
-  element_ = std::make_unique<Sample>(meter_.get());
+  scratch_bytes_ = scratch_bytes(*node_, workers_wanted(), batch_size_, *options_.env);
+  lay_out();
 }
 
 BatchReader::~BatchReader() = default;
 
-// The budget is split once: what the cache may take is taken from what decoding and queues may
-// take, so that the two together can never exceed it.
-void BatchReader::place_cache() {
-  const bool limited = options_.budget_bytes != ~std::uint64_t{0};
-  const std::uint64_t scratch = std::max<std::uint64_t>(
-      options_.budget_bytes / 4, static_cast<std::uint64_t>(std::max(options_.threads, 1)) << 22);
-  const std::uint64_t room = !limited                          ? available_memory_bytes() / 2
-                             : options_.budget_bytes > scratch ? options_.budget_bytes - scratch
-                                                               : 0;
-  const bool own = limit_caches(*node_, room);
-  const Node* place =
-      own || options_.cache == CacheMode::kNone ? nullptr : find_cache_place(*node_);
-  if (place == nullptr && !own) return;
-  if (place != nullptr) {
-    const std::uint64_t samples = source_size(*place);
-    const std::uint64_t needed = samples * (element_bytes(place->spec()) + 256);
-    if (options_.cache == CacheMode::kMemory && needed > room) {
-      throw ConfigError(fmt::format(
-          "[cache] {} samples need {}; the budget leaves {}; use --cache auto (keeps what "
-          "fits) or file",
-          samples, format_bytes(needed), format_bytes(room)));
-    }
+int BatchReader::workers_wanted() const {
+  const int threads = std::max(options_.threads, 1);
+  return options_.input.workers > 0 ? std::min(options_.input.workers, threads) : threads;
+}
+
+void BatchReader::set_budget(std::uint64_t bytes) {
+  SUREFIT_CHECK(samples_ == 0, "the budget of a pipeline changed after {} samples", samples_);
+  options_.input.budget_bytes = bytes;
+  lay_out();
+}
+
+void BatchReader::limit_cache(std::uint64_t bytes) {
+  if (options_.input.cache != CacheMode::kAuto) return;
+  SUREFIT_CHECK(samples_ == 0, "the cache of a pipeline changed after {} samples", samples_);
+  cache_limit_bytes_ = bytes;
+  lay_out();
+}
+
+// The budget is split once: caches get what decoding and shuffling leave, so that all together can
+// never exceed it.
+void BatchReader::lay_out() {
+  const std::vector<LedgerEntry> verbs = verb_buffers(*node_);
+  const std::uint64_t fixed = bytes_of(verbs, Residence::kFixed);
+  const std::uint64_t metered = bytes_of(verbs, Residence::kMetered) + scratch_bytes_;
+  const std::uint64_t budget = options_.input.budget_bytes;
+  const bool planned = budget == kPlannedBytes;
+  const std::uint64_t room = planned ? std::min(available_memory_bytes() / 2, cache_limit_bytes_)
+                             : budget > fixed + metered ? budget - fixed - metered
+                                                        : 0;
+  workers_.clear();
+  element_.reset();
+  cache_.reset();
+  place_cache(room);
+  std::uint64_t cached = cache_ ? cache_->store().limit_bytes() : 0;
+  if (limit_caches(*node_, room)) cached = bytes_of(verb_buffers(*node_), Residence::kCache);
+  // What was stated and nobody else wants, samples larger than expected may have.
+  meter_ = std::make_unique<Meter>(planned                   ? metered
+                                   : budget > fixed + cached ? budget - fixed - cached
+                                                             : 0);
+  element_ = std::make_unique<Sample>(meter_.get());
+}
+
+void BatchReader::place_cache(std::uint64_t room) {
+  const CacheMode mode = options_.input.cache;
+  if (mode == CacheMode::kOff || count_caches(*node_) > 0) return;
+  const Node* place = find_cache_place(*node_);
+  if (place == nullptr) return;
+  const std::vector<ComponentSpec> spec = place->spec();
+  const bool bytes = spec[0].dtype == DType::kUInt8;
+  if (mode == CacheMode::kAuto && !bytes && source_of(*place).only_copies()) return;
+  const std::uint64_t samples = source_of(*place).size().value_or(0);
+  if (mode == CacheMode::kFile) {
     cache_ = std::make_unique<ReaderCache>(
-        *place,
-        options_.cache == CacheMode::kFile
-            ? make_file_store(options_.cache_file, samples, place->spec(), fingerprint_of(*place))
-            : make_memory_store(samples, std::min(room, needed)));
+        *place, make_file_store(options_.input.cache_file, samples, spec, fingerprint_of(*place)));
+    return;
   }
-  if (limited && options_.cache != CacheMode::kFile) {
-    meter_ = std::make_unique<Meter>(options_.budget_bytes - std::min(room, options_.budget_bytes));
+  const std::uint64_t needed = slab_bytes(samples, spec);
+  if (mode == CacheMode::kMemory && needed > room) {
+    throw ConfigError(fmt::format(
+        "[cache] {} samples need {}; the budget leaves {}; use --cache auto (keeps what "
+        "fits) or file",
+        samples, format_bytes(needed), format_bytes(room)));
   }
+  cache_ =
+      std::make_unique<ReaderCache>(*place, make_slab_store(samples, spec, std::min(room, needed)));
 }
 
 void BatchReader::staff(ThreadPool& pool) {
-  while (workers_.size() < static_cast<std::size_t>(std::max(pool.threads(), options_.threads))) {
+  // As many as were planned for, whatever the pool has.
+  while (workers_.size() < static_cast<std::size_t>(workers_wanted())) {
     Worker& worker = workers_.emplace_back(options_.seed, *meter_, *options_.env);
     worker.set_quarantine(quarantine_.get());
     worker.set_cache(cache_.get());
@@ -123,11 +153,19 @@ std::uint64_t BatchReader::fill(std::span<const Slot> slots, std::span<std::uint
                                 ThreadPool& pool) {
   const double start = monotonic_seconds();
   if (samples_ == 0) first_fill_ = start;
+  double waited = 0;  // over all workers
+  for (Worker& worker : workers_) {
+    worker.set_busy_until(start);
+    waited -= worker.io_seconds();
+  }
   const std::uint64_t count = fill_batch(slots, ids, pool);
   if (count > 0) tune_read_ahead();
   samples_ += count;
   last_fill_ = monotonic_seconds();
   fill_seconds_ += last_fill_ - start;
+  for (const Worker& worker : workers_)
+    waited += last_fill_ - std::max(start, worker.busy_until()) + worker.io_seconds();
+  stall_seconds_ += waited / static_cast<double>(workers_.size());
   return count;
 }
 
@@ -166,7 +204,12 @@ std::uint64_t BatchReader::fill_batch(std::span<const Slot> slots, std::span<std
   }
   const auto* batch = dynamic_cast<const Batch*>(node);
   if (batch == nullptr) return fill_from_element(slots, ids, pool);
-  if (samples_ == 0) batch->warm_up(at, slots, workers_);
+  if (samples_ == 0) {
+    if (cache_) cache_->store().commit();
+    pool.parallel_for(workers_.size(),
+                      [&](std::size_t i, int) { warm_up_worker(*node_, workers_[i]); });
+    batch->warm_up(at, slots, workers_);
+  }
   const std::uint64_t count = batch->fill(at, slots, ids, team_);
   ++position_;
   return count;
@@ -250,93 +293,28 @@ void BatchReader::restore(const State& then) {
 }
 
 std::vector<LedgerEntry> BatchReader::buffers() const {
-  std::vector<LedgerEntry> entries;
-  collect_buffers(*node_, entries);
-  if (cache_ && options_.cache != CacheMode::kFile) {
-    entries.push_back(
-        {"cache", source_size(cache_->node()) * (element_bytes(cache_->node().spec()) + 256)});
-  }
+  std::vector<LedgerEntry> entries = verb_buffers(*node_);
+  std::erase_if(entries,
+                [](const LedgerEntry& entry) { return entry.residence == Residence::kMetered; });
+  entries.push_back({"samples in preparation", meter_->limit_bytes(), Residence::kMetered});
+  if (cache_ && cache_->store().limit_bytes() > 0)
+    entries.push_back({"cache", cache_->store().limit_bytes(), Residence::kCache});
   return entries;
+}
+
+std::uint64_t BatchReader::planned_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const LedgerEntry& entry : buffers()) bytes += entry.bytes;
+  return bytes;
+}
+
+std::uint64_t BatchReader::least_bytes() const {
+  const std::vector<LedgerEntry> verbs = verb_buffers(*node_);
+  return bytes_of(verbs, Residence::kFixed) + bytes_of(verbs, Residence::kMetered) + scratch_bytes_;
 }
 
 std::vector<BadSample> BatchReader::quarantined() const {
   return quarantine_ ? quarantine_->list() : std::vector<BadSample>{};
-}
-
-namespace {
-
-void collect_steps(const Node& node, std::vector<std::pair<std::uint32_t, std::string>>& steps) {
-  for (const auto& input : node.inputs()) collect_steps(*input, steps);
-  if (node.elementwise()) steps.emplace_back(node.op(), node.describe());
-}
-
-}  // namespace
-
-BatchReader::Statistics BatchReader::statistics() const {
-  Statistics statistics{.samples = samples_,
-                        .fill_seconds = fill_seconds_,
-                        .elapsed_seconds = last_fill_ - first_fill_,
-                        .reads_ahead = reads_ahead_};
-  std::vector<std::pair<std::uint32_t, std::string>> steps;
-  collect_steps(*node_, steps);
-  for (const auto& [op, name] : steps) {
-    Step step;
-    step.name = name;
-    for (const Worker& worker : workers_) {
-      if (op >= worker.times().size()) continue;
-      step.calls += worker.times()[op].calls;
-      step.seconds += worker.times()[op].seconds;
-    }
-    statistics.steps.push_back(step);
-  }
-  for (const Worker& worker : workers_) statistics.io_seconds += worker.io_seconds();
-  return statistics;
-}
-
-std::string BatchReader::explain() const {
-  const Statistics now = statistics();
-  std::string text = fmt::format("pipeline:   {}\n", describe_pipeline(*node_));
-  if (now.samples == 0) return text + "nothing measured yet\n";
-  const auto samples = static_cast<double>(now.samples);
-  double work = 0;
-  const Step* slowest = nullptr;
-  for (const Step& step : now.steps) {
-    work += step.seconds;
-    if (step.calls > 0 && (slowest == nullptr || step.seconds > slowest->seconds)) slowest = &step;
-  }
-  for (const Step& step : now.steps) {
-    text += fmt::format("step:       {}: {:.1f} us a sample, {:.1f} % of the steps' time{}\n",
-                        step.name, step.seconds / samples * 1e6,
-                        work > 0 ? step.seconds / work * 100 : 0,
-                        step.calls < now.samples
-                            ? fmt::format(", run for {} of {} samples", step.calls, now.samples)
-                            : "");
-  }
-  text += fmt::format(
-      "rate:       {:.0f} samples/s could be prepared by {} threads; {:.0f}/s were taken\n",
-      samples / std::max(now.fill_seconds, 1e-9), workers_.size(),
-      samples / std::max(now.elapsed_seconds, 1e-9));
-  text += fmt::format("input:      {:.1f} % of the time went into preparing batches\n",
-                      now.stall_share() * 100);
-  if (slowest != nullptr && work > 0) {
-    text += fmt::format("bottleneck: {}\n", slowest->name);
-    text += fmt::format(
-        "files:      {:.1f} % of the steps' time; reading ahead is {}\n",
-        now.io_seconds / work * 100,
-        now.reads_ahead ? "on" : (prefetch_depth_ == 0 ? "off: no prefetch" : "off: not worth it"));
-  } else {
-    text += "bottleneck: none; samples are copied from memory\n";
-  }
-  text += fmt::format(
-      "cache:      {}\n",
-      cache_ ? fmt::format("after {}; {}", cache_->node().describe(), cache_->store().describe())
-             : "none of the reader's");
-  text += fmt::format(
-      "memory:     {} of {} in use by buffers, at most {} so far\n",
-      format_bytes(meter_->used_bytes()),
-      meter_->limit_bytes() == ~std::uint64_t{0} ? "no limit" : format_bytes(meter_->limit_bytes()),
-      format_bytes(meter_->peak_bytes()));
-  return text;
 }
 
 }  // namespace surefit::data

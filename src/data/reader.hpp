@@ -18,21 +18,10 @@
 
 namespace surefit::data {
 
-// Where to keep prepared samples between epochs. kAuto: in memory as far as the budget allows, at
-// the last place where they do not depend on the epoch. kMemory: all of them, or refuse. kFile: in
-// `cache_file`, which survives crashes.
-enum class CacheMode { kNone, kAuto, kMemory, kFile };
-
-enum class OnBadSample { kFail, kSkip };
-
 struct ReaderOptions {
   std::uint64_t seed = 0;
-  int threads = 1;                                 // of the pool that fill() will be given
-  std::uint64_t budget_bytes = ~std::uint64_t{0};  // for all buffers of the pipeline together
-  OnBadSample on_bad_sample = OnBadSample::kFail;
-  double max_bad_share = 0.01;  // kSkip stops the run above this share of the data
-  CacheMode cache = CacheMode::kNone;
-  std::string cache_file = {};
+  int threads = 1;  // of the pool that fill() will be given
+  InputOptions input = {};
   Env* env = nullptr;  // default: the machine's files
 };
 
@@ -69,7 +58,15 @@ class BatchReader {
   void restore(const State& state);  // throws, leaving the reader as it was, when the data or the
                                      // verbs changed
 
+  // Every buffer of the pipeline, and their sum: what the process will hold for it at most. Known
+  // before the first batch; under a stated budget the sum without kSource entries is at most that.
   std::vector<LedgerEntry> buffers() const;
+  std::uint64_t planned_bytes() const;
+  // Without any cache, and without kSource entries: no smaller budget is safe.
+  std::uint64_t least_bytes() const;
+  void set_budget(std::uint64_t bytes);  // before the first batch
+  // Before the first batch: the most that an automatic cache may take where no budget was stated.
+  void limit_cache(std::uint64_t bytes);
   const Meter& meter() const { return *meter_; }
   // Bytes the pipeline holds now: buffers and the reader's cache.
   std::uint64_t memory_bytes() const {
@@ -85,14 +82,19 @@ class BatchReader {
   // Measured since the reader was made.
   struct Statistics {
     std::uint64_t samples = 0;
-    double fill_seconds = 0;     // of the caller's time spent waiting in fill()
-    double elapsed_seconds = 0;  // from the first fill() to the end of the last
-    double io_seconds = 0;       // over all threads, opening and reading files
-    bool reads_ahead = false;    // AUTOTUNE's choice, or what prefetch asked for
+    double fill_seconds = 0;       // of the caller's time spent in fill()
+    double stall_seconds = 0;      // of that, with cores idle: waiting for files or for each other
+    double elapsed_seconds = 0;    // from the first fill() to the end of the last
+    double io_seconds = 0;         // over all threads, opening and reading files
+    bool reads_ahead = false;      // AUTOTUNE's choice, or what prefetch asked for
     std::vector<Step> steps = {};  // in the order of the pipeline
-    double stall_share() const { return elapsed_seconds > 0 ? fill_seconds / elapsed_seconds : 0; }
+    double input_share() const { return elapsed_seconds > 0 ? fill_seconds / elapsed_seconds : 0; }
+    double stall_share() const { return elapsed_seconds > 0 ? stall_seconds / elapsed_seconds : 0; }
   };
   Statistics statistics() const;
+  // The two shares alone; allocates nothing.
+  double input_share() const { return times().input_share(); }
+  double stall_share() const { return times().stall_share(); }
   // Where the time goes, what limits it and what was chosen, for people.
   std::string explain() const;
 
@@ -108,10 +110,19 @@ class BatchReader {
   std::vector<ComponentSpec> spec_;
   std::uint64_t batch_size_ = 0;
   std::uint64_t epoch_ = 0, position_ = 0;
-  void place_cache();
+  int workers_wanted() const;
+  void lay_out();
+  void place_cache(std::uint64_t room);
   std::uint64_t fill_batch(std::span<const Slot> slots, std::span<std::uint64_t> ids,
                            ThreadPool& pool);
   void tune_read_ahead();
+  Statistics times() const {
+    return {.samples = samples_,
+            .fill_seconds = fill_seconds_,
+            .stall_seconds = stall_seconds_,
+            .elapsed_seconds = last_fill_ - first_fill_,
+            .reads_ahead = reads_ahead_};
+  }
 
   std::unique_ptr<Meter> meter_;
   std::unique_ptr<ReaderCache> cache_;
@@ -123,7 +134,9 @@ class BatchReader {
   std::int64_t prefetch_depth_ = 0;
   bool reads_ahead_ = false;
   std::uint64_t samples_ = 0;
-  double fill_seconds_ = 0, first_fill_ = 0, last_fill_ = 0;
+  std::uint64_t scratch_bytes_ = 0;
+  std::uint64_t cache_limit_bytes_ = ~std::uint64_t{0};
+  double fill_seconds_ = 0, stall_seconds_ = 0, first_fill_ = 0, last_fill_ = 0;
   mutable std::optional<State> description_;
 };
 

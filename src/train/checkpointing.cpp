@@ -77,11 +77,6 @@ Checkpointer::Checkpointer(Model::Impl& model, const FitOptions& options, Feed& 
         "[resume] no run is given; expected the directory that holds its checkpoints");
   }
   if (options.run.empty() || options.checkpoint_every == "never") return;
-  lock_ = std::make_unique<RunLock>(options.run);
-  if (!options.resume && has_generations(directory_for(options))) {
-    throw ConfigError(fmt::format(
-        "[{}] already holds checkpoints; resume it, or choose another directory", options.run));
-  }
   tensors_.allocate(options.checkpoint_staging);
   std::string identity_text, data_text = feed.reader().state().serialise();
   StateText text(identity_text);
@@ -89,8 +84,17 @@ Checkpointer::Checkpointer(Model::Impl& model, const FitOptions& options, Feed& 
   for (const auto& [key, value] : identity_) text.member(key, value);
   text.close_object();
   fixed_members_ = fmt::format("{},\"data\":{}", identity_text, data_text);
-  saver_ =
-      std::make_unique<Saver>(Env::posix(), directory_for(options), options.keep, tensors_.specs());
+}
+
+void Checkpointer::open() {
+  if (tensors_.staging_bytes() == 0) return;
+  lock_ = std::make_unique<RunLock>(options_.run);
+  if (!options_.resume && has_generations(directory_for(options_))) {
+    throw ConfigError(fmt::format(
+        "[{}] already holds checkpoints; resume it, or choose another directory", options_.run));
+  }
+  saver_ = std::make_unique<Saver>(Env::posix(), directory_for(options_), options_.keep,
+                                   tensors_.specs());
 }
 
 Checkpointer::~Checkpointer() = default;
@@ -163,7 +167,7 @@ bool Checkpointer::restore(TrainState& state) {
   saver_->wait();
   const FoundCheckpoint found = find_newest(Env::posix(), saver_->directory());
   for (const SkippedFile& file : found.skipped)
-    warn(state, fmt::format("checkpoint skipped: {}", file.reason));
+    state.warn(fmt::format("checkpoint skipped: {}", file.reason));
   if (!found.file) return false;
   const std::string& path = found.file->path();
   const Json json = parse_json(found.file->state(), path);
@@ -175,9 +179,9 @@ bool Checkpointer::restore(TrainState& state) {
         "got these differences:\n  {}\nuse the same, start a new run, or adapt (--adapt)",
         path, fmt::join(lines, "\n  ")));
   }
-  for (const std::string& line : lines) warn(state, "adapting: " + line);
+  for (const std::string& line : lines) state.warn("adapting: " + line);
   for (const std::string& name : tensors_.load(*found.file)) {
-    warn(state, fmt::format("adapting: '{}' is not in the checkpoint; it starts as it is", name));
+    state.warn(fmt::format("adapting: '{}' is not in the checkpoint; it starts as it is", name));
   }
   model_.iterations = static_cast<std::uint64_t>(get_int(json, "step", where, 0));
   const bool own_rate = std::none_of(
@@ -224,8 +228,8 @@ void Checkpointer::restore_callbacks(TrainState& state, const Json& list, const 
       taken[i] = found = true;
     }
     if (!found)
-      warn(state,
-           fmt::format("{} is not in the checkpoint; it starts anew", callback->state_name()));
+      state.warn(
+          fmt::format("{} is not in the checkpoint; it starts anew", callback->state_name()));
   }
 }
 
@@ -306,8 +310,8 @@ void Checkpointer::tell(TrainState& state, const SaveReport& report) {
     schedule_.failed();
   }
   if (!report.problem.empty()) {
-    warn(state, fmt::format("{} at step {}: {}", report.saved ? "checkpoint" : "no checkpoint",
-                            report.step, report.problem));
+    state.warn(fmt::format("{} at step {}: {}", report.saved ? "checkpoint" : "no checkpoint",
+                           report.step, report.problem));
   }
   const CheckpointEvent event{.step = static_cast<std::int64_t>(report.step),
                               .saved = report.saved,
@@ -315,10 +319,6 @@ void Checkpointer::tell(TrainState& state, const SaveReport& report) {
                               .bytes = report.bytes,
                               .seconds = report.seconds};
   for (const CallbackHandle& callback : options_.callbacks) callback->on_checkpoint(state, event);
-}
-
-void Checkpointer::warn(TrainState& state, const std::string& text) {
-  for (const CallbackHandle& callback : options_.callbacks) callback->on_warning(state, text);
 }
 
 }  // namespace surefit

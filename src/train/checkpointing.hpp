@@ -30,11 +30,12 @@ struct TrainProgress {
 
 class Checkpointer {
  public:
-  // Refuses a run that has checkpoints unless options.resume; locks the run. All memory is
-  // committed here.
+  // All memory is committed here; nothing is written yet.
   Checkpointer(Model::Impl& model, const FitOptions& options, Feed& feed, Scores& scores,
                TrainProgress& progress);
   ~Checkpointer();
+  // Locks the run. Refuses one that has checkpoints unless options.resume.
+  void open();
 
   // Bytes held besides the arena: the copy being written, and weights that callbacks keep.
   std::size_t staging_bytes() const { return tensors_.staging_bytes(); }
@@ -59,7 +60,6 @@ class Checkpointer {
   void write_text();
   void save(TrainState& state, ThreadPool& pool);
   void tell(TrainState& state, const SaveReport& report);
-  void warn(TrainState& state, const std::string& text);
   void restore_callbacks(TrainState& state, const Json& list, const JsonWhere& where);
   std::vector<std::string> differences_from(const Json& json, const JsonWhere& where);
 

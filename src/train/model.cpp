@@ -5,6 +5,7 @@
 #include "base/env.hpp"
 #include "ckpt/checkpoint.hpp"
 #include "interop/safetensors.hpp"
+#include "train/inference.hpp"
 #include "train/keras_json.hpp"
 #include "train/model_impl.hpp"
 #include "train/trainer.hpp"

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unistd.h>
 
 #include "base/check.hpp"
+#include "base/memory_limit.hpp"
+#include "base/units.hpp"
 #include "nn/initializer.hpp"
 
 namespace surefit {
@@ -15,15 +18,43 @@ std::size_t padded(std::size_t count) {
   return static_cast<std::size_t>(round_up(static_cast<std::int64_t>(count), 16));
 }
 
+// Says no where the system would say nothing and kill.
+std::unique_ptr<Arena> committed(std::size_t bytes, const char* what) {
+  const MemoryLimit limit = memory_limit(read_memory_facts());
+  if (bytes > limit.bytes) {
+    throw MemoryRefused(
+        fmt::format(
+            "[memory] the {} alone need {}, and {} leaves {}; use a smaller model, or raise "
+            "the limit",
+            what, format_bytes(bytes), limit.source, format_bytes(limit.bytes)),
+        bytes, limit.bytes, bytes);
+  }
+  return std::make_unique<Arena>(bytes);
+}
+
 }  // namespace
 
 ParameterStore::ParameterStore(const std::vector<Parameter>& parameters) : parameters_(parameters) {
-  std::size_t total = 0;
   for (const Parameter& parameter : parameters_) {
-    offsets_.push_back(total);
-    total += padded(parameter.stored_count());
+    offsets_.push_back(weight_count_);
+    weight_count_ += padded(parameter.stored_count());
   }
-  weights_ = std::make_unique<Arena>(total * sizeof(float));
+}
+
+std::size_t ParameterStore::in_pages(std::size_t count) {
+  return static_cast<std::size_t>(
+      round_up(static_cast<std::int64_t>(count * sizeof(float)), ::sysconf(_SC_PAGESIZE)));
+}
+
+void ParameterStore::take_memory() const {
+  weights_ = committed(bytes(), "weights");
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const ParameterSpec& spec = parameters_[i].spec;
+    Tensor value(spec.shape);
+    surefit::initialize(spec.initializer, spec.shape, seed_, static_cast<std::uint32_t>(i),
+                        value.values<float>());
+    pack(i, value, data(i));
+  }
 }
 
 int ParameterStore::find(std::string_view name) const {
@@ -34,17 +65,13 @@ int ParameterStore::find(std::string_view name) const {
 }
 
 float* ParameterStore::data(std::size_t index) const {
+  if (!weights_) take_memory();
   return reinterpret_cast<float*>(weights_->base()) + offsets_[index];
 }
 
 void ParameterStore::initialize(std::uint64_t seed) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const ParameterSpec& spec = parameters_[i].spec;
-    Tensor value(spec.shape);
-    surefit::initialize(spec.initializer, spec.shape, seed, static_cast<std::uint32_t>(i),
-                        value.values<float>());
-    set(i, value);
-  }
+  seed_ = seed;
+  weights_.reset();
 }
 
 Tensor ParameterStore::unpack(std::size_t index, const float* engine) const {
@@ -91,17 +118,18 @@ void ParameterStore::set(std::size_t index, const Tensor& value) {
 void ParameterStore::allocate_slots(const std::vector<std::string>& names) {
   slot_names_ = names;
   slot_offsets_.clear();
-  std::size_t total = 0;
+  slot_count_ = 0;
   for (const Parameter& parameter : parameters_) {
-    slot_offsets_.push_back(total);
-    if (parameter.trainable) total += padded(parameter.stored_count()) * names.size();
+    slot_offsets_.push_back(slot_count_);
+    if (parameter.trainable) slot_count_ += padded(parameter.stored_count()) * names.size();
   }
-  slots_ = std::make_unique<Arena>(total * sizeof(float));
+  slots_.reset();
 }
 
 float* ParameterStore::slot(std::size_t index, std::size_t slot) const {
   const Parameter& parameter = parameters_[index];
-  if (!parameter.trainable || !slots_ || slot >= slot_names_.size()) return nullptr;
+  if (!parameter.trainable || slot >= slot_names_.size()) return nullptr;
+  if (!slots_) slots_ = committed(slot_bytes(), "optimizer slots");
   return reinterpret_cast<float*>(slots_->base()) + slot_offsets_[index] +
          slot * padded(parameter.stored_count());
 }

@@ -23,7 +23,7 @@ class ParameterStore {
   const Parameter& parameter(std::size_t index) const { return parameters_[index]; }
   int find(std::string_view name) const;  // or kNone
   float* data(std::size_t index) const;
-  std::size_t bytes() const { return weights_->bytes(); }
+  std::size_t bytes() const { return in_pages(weight_count_); }
 
   void initialize(std::uint64_t seed);
   Tensor get(std::size_t index) const;               // Keras's layout
@@ -34,7 +34,7 @@ class ParameterStore {
   const std::vector<std::string>& slot_names() const { return slot_names_; }
   float* slot(std::size_t index,
               std::size_t slot) const;  // null for parameters that are not trained
-  std::size_t slot_bytes() const { return slots_ ? slots_->bytes() : 0; }
+  std::size_t slot_bytes() const { return in_pages(slot_count_); }
   Tensor get_slot(std::size_t index, std::size_t slot) const;
   void set_slot(std::size_t index, std::size_t slot, const Tensor& value);
 
@@ -45,15 +45,19 @@ class ParameterStore {
   std::size_t offset(std::size_t index) const { return offsets_[index]; }  // floats from data(0)
 
  private:
+  static std::size_t in_pages(std::size_t count);
+  void take_memory() const;
   Tensor unpack(std::size_t index, const float* engine) const;
   void pack(std::size_t index, const Tensor& value, float* engine) const;
 
   std::vector<Parameter> parameters_;
-  std::vector<std::size_t> offsets_;  // floats
-  std::unique_ptr<Arena> weights_;
+  std::vector<std::size_t> offsets_;               // floats
+  std::size_t weight_count_ = 0, slot_count_ = 0;  // floats, with padding
+  std::uint64_t seed_ = 0;
+  mutable std::unique_ptr<Arena> weights_;
   std::vector<std::string> slot_names_;
   std::vector<std::size_t> slot_offsets_;  // floats, of the first slot
-  std::unique_ptr<Arena> slots_;
+  mutable std::unique_ptr<Arena> slots_;
 };
 
 }  // namespace surefit

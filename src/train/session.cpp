@@ -34,10 +34,8 @@ int default_threads() {
 }
 
 Feed::Feed(const Program& program, const Network& network, const Dataset& batches,
-           std::uint64_t seed, int threads, std::string name)
-    : program_(program),
-      reader_(batches, {.seed = seed, .threads = threads}),
-      name_(std::move(name)) {
+           data::ReaderOptions options, std::string name)
+    : program_(program), reader_(batches, std::move(options)), name_(std::move(name)) {
   const auto& spec = reader_.sample_spec();
   const std::size_t wanted = program.inputs().size() + (program.labels() == kNone ? 0 : 1);
   if (spec.size() < wanted) {

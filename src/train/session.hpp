@@ -19,8 +19,8 @@ class Feed {
  public:
   // Checks that the data fit the program: extents, number of components. Components behind those
   // the program reads are skipped. Throws DataError whose text starts with "[name]".
-  Feed(const Program& program, const Network& network, const Dataset& batches, std::uint64_t seed,
-       int threads, std::string name = "data");
+  Feed(const Program& program, const Network& network, const Dataset& batches,
+       data::ReaderOptions options, std::string name = "data");
 
   data::BatchReader& reader() { return reader_; }
   const data::BatchReader& reader() const { return reader_; }

@@ -7,28 +7,9 @@
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
-#include "plan/search.hpp"
 
 namespace surefit {
 namespace {
-
-int threads_of(const FitOptions& options) {
-  constexpr int kMost =
-      1024;  // more is a slip of the hand, and would take the machine down with it
-  if (options.threads < 0 || options.threads > kMost) {
-    throw ConfigError(fmt::format("[threads] expected 1 to {}; got {}", kMost, options.threads));
-  }
-  return options.threads > 0 ? options.threads : default_threads();
-}
-
-ConvPolicy policy_of(const FitOptions& options) {
-  return {.winograd = options.winograd, .onednn = options.onednn};
-}
-
-Plan fastest_plan(const Program& program, std::int64_t batch, int threads, std::int64_t group) {
-  PlanSearch search(program.graph(), {.batch = batch, .threads = threads, .group = group});
-  return search.finish(search.fastest());
-}
 
 std::string_view name_of(Phase phase) {
   return phase == Phase::kForward ? "forward" : phase == Phase::kBackward ? "backward" : "update";
@@ -103,7 +84,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
       pool_(threads_of(options), prepare_compute_thread),
       train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain,
                      policy_of(options)),
-      train_feed_(train_program_, model.network, train, options.seed, pool_.threads()),
+      train_feed_(train_program_, model.network, train, feed_options(options, pool_.threads())),
       scores_(model.compiled->metrics, ""),
       validation_scores_(model.compiled->metrics, "val_") {
   if (options.epochs < 1)
@@ -112,29 +93,65 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     throw ConfigError(fmt::format("[max_steps] expected 0 or more; got {}", options.max_steps));
   if (options.group < 0)
     throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
-  Plan train_plan =
-      fastest_plan(train_program_, train_feed_.batch(), pool_.threads(), options.group);
-  std::size_t arena_bytes = train_plan.arena_bytes;
-  std::optional<Plan> validation_plan;
   if (options.validation_data) {
     validation_program_ = std::make_unique<Program>(
         model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options));
     validation_feed_ =
         std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
-                               options.seed, pool_.threads(), "validation data");
-    validation_plan = fastest_plan(*validation_program_, validation_feed_->batch(), pool_.threads(),
-                                   options.group);
-    arena_bytes = std::max(arena_bytes, validation_plan->arena_bytes);
-  }
-  // Training and validation take turns in the same memory.
-  arena_ = std::make_shared<Arena>(arena_bytes);
-  train_executable_ = bind(train_program_, std::move(train_plan));
-  train_feed_.bind(*train_executable_);
-  if (validation_plan) {
-    validation_executable_ = bind(*validation_program_, std::move(*validation_plan));
-    validation_feed_->bind(*validation_executable_);
+                               once_options(options, pool_.threads()), "validation data");
   }
   checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
+  bind(plan());
+}
+
+// With a copy of the state for checkpoints where that fits; otherwise they are written from the
+// state itself while training waits.
+MemoryPlan Trainer::plan() {
+  MemoryRequest request =
+      memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
+  // A cache is a gain, never the reason to refuse a run.
+  train_feed_.reader().limit_cache(request.budget / 4);
+  enter_data(train_feed_, "data", request);
+  if (validation_program_) {
+    request.validation = validation_program_.get();
+    request.validation_batch = validation_feed_->batch();
+    enter_data(*validation_feed_, "validation data", request);
+  }
+  const auto with_state = [&] {
+    MemoryRequest all = request;
+    enter_parameters(model_.parameters, all);
+    all.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint,
+                           checkpoints_->staging_bytes()});
+    all.outside.push_back(
+        {"weights that callbacks keep", Category::kCheckpoint, checkpoints_->kept_bytes()});
+    return all;
+  };
+  try {
+    MemoryPlan plan = plan_memory(with_state());
+    report_ = report_of(plan, request.budget_source, train_program_.graph());
+    return plan;
+  } catch (const MemoryRefused&) {
+    if (!options_.checkpoint_staging || checkpoints_->staging_bytes() == 0) throw;
+  }
+  options_.checkpoint_staging = false;
+  checkpoints_.reset();
+  checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
+  MemoryPlan plan = plan_memory(with_state());
+  report_ = report_of(plan, request.budget_source, train_program_.graph());
+  report_.rungs.emplace_back("checkpoints without a copy: training waits for the disk", 0);
+  return plan;
+}
+
+void Trainer::bind(MemoryPlan plan) {
+  // Training and validation take turns in the same memory.
+  spill_ = spill_file_for(plan, options_);
+  arena_ = std::make_shared<Arena>(plan.arena_bytes());
+  train_executable_ = bind(train_program_, std::move(plan.main));
+  train_feed_.bind(*train_executable_);
+  if (plan.validation) {
+    validation_executable_ = bind(*validation_program_, std::move(*plan.validation));
+    validation_feed_->bind(*validation_executable_);
+  }
 }
 
 Trainer::~Trainer() = default;
@@ -142,7 +159,7 @@ Trainer::~Trainer() = default;
 std::unique_ptr<Executable> Trainer::bind(const Program& program, Plan plan) {
   return std::make_unique<Executable>(
       program.graph(), std::move(plan), pool_, arena_,
-      [&](ValueId id) { return program.persistent(id, model_.parameters); });
+      [&](ValueId id) { return program.persistent(id, model_.parameters); }, spill_);
 }
 
 std::int64_t Trainer::steps_per_epoch() const {
@@ -171,7 +188,7 @@ void Trainer::request_stop(const std::string& reason) {
 
 void Trainer::interrupt(const std::string& reason) {
   progress_.history.interrupted = true;
-  progress_.history.stop_reason = reason;
+  interruption_ = reason;
 }
 
 StepContext Trainer::context(std::int64_t samples) const {
@@ -185,11 +202,13 @@ StepContext Trainer::context(std::int64_t samples) const {
 
 History Trainer::run() {
   call(&Callback::on_train_begin);
+  checkpoints_->open();
   if (options_.resume && restore()) call(&Callback::on_resume);
   checkpoints_->begin();
   run_epochs();
   if (progress_.history.interrupted) {
     checkpoints_->save_now(*this, pool_);
+    progress_.history.stop_reason = interruption_;
     return std::move(progress_.history);
   }
   progress_.finished = true;
@@ -341,54 +360,6 @@ void Trainer::validate(Logs& logs) {
   if (!any) throw DataError("[validation data] the dataset is empty; expected at least one sample");
   const Logs& scores = validation_scores_.logs();
   logs.insert(logs.end(), scores.begin(), scores.end());
-}
-
-Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions& options) {
-  ThreadPool pool(threads_of(options), prepare_compute_thread);
-  const Compiled& compiled = model.require_compiled("evaluate");
-  const Program program(model.network, &compiled, Program::Purpose::kEvaluate, policy_of(options));
-  Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = fastest_plan(program, feed.batch(), pool.threads(), options.group);
-  auto arena = std::make_shared<Arena>(plan.arena_bytes);
-  Executable executable(program.graph(), std::move(plan), pool, arena,
-                        [&](ValueId id) { return program.persistent(id, model.parameters); });
-  feed.bind(executable);
-  Scores scores(compiled.metrics, "");
-  bool any = false;
-  while (const std::int64_t samples = feed.next(pool)) {
-    any = true;
-    StepContext context;
-    context.samples = samples;
-    executable.run(context);
-    scores.add(executable, program, samples);
-  }
-  if (!any) throw DataError("[data] the dataset is empty; expected at least one sample");
-  return scores.logs();
-}
-
-Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOptions& options) {
-  ThreadPool pool(threads_of(options), prepare_compute_thread);
-  const Program program(model.network, nullptr, Program::Purpose::kPredict, policy_of(options));
-  Feed feed(program, model.network, batches, options.seed, pool.threads());
-  Plan plan = fastest_plan(program, feed.batch(), pool.threads(), options.group);
-  auto arena = std::make_shared<Arena>(plan.arena_bytes);
-  Executable executable(program.graph(), std::move(plan), pool, arena,
-                        [&](ValueId id) { return program.persistent(id, model.parameters); });
-  feed.bind(executable);
-  const ValueType& type = program.graph().value(program.outputs()[0]).type;
-  const Shape row = type.shape;
-  std::vector<float> rows;
-  std::int64_t count = 0;
-  while (const std::int64_t samples = feed.next(pool)) {
-    StepContext context;
-    context.samples = samples;
-    executable.run(context);
-    const Operand output = executable.operand(program.outputs()[0]);
-    for (std::int64_t n = 0; n < samples; ++n)
-      rows.insert(rows.end(), output.at(n), output.at(n) + type.stored_count());
-    count += samples;
-  }
-  return Tensor::of<float>(row.prepend(count), rows);
 }
 
 }  // namespace surefit

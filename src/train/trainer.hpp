@@ -9,6 +9,7 @@
 #include "engine/onednn.hpp"
 #include "train/checkpointing.hpp"
 #include "train/session.hpp"
+#include "train/setup.hpp"
 
 namespace surefit {
 
@@ -23,7 +24,7 @@ class Trainer final : public TrainState {
   ~Trainer() override;
 
   History run();
-  const Plan& plan() const { return train_executable_->plan(); }
+  const Plan& train_plan() const { return train_executable_->plan(); }
   // Memory besides arena and parameters, committed when the trainer is made: the copy of the state
   // that is being written, and weights that callbacks keep.
   std::size_t checkpoint_staging_bytes() const { return checkpoints_->staging_bytes(); }
@@ -35,12 +36,16 @@ class Trainer final : public TrainState {
   std::int64_t epoch_step() const override { return static_cast<std::int64_t>(progress_.position); }
   std::int64_t steps_per_epoch() const override;
   double images_per_second() const override;
+  double input_share() const override { return train_feed_.reader().input_share(); }
+  double input_stall() const override { return train_feed_.reader().stall_share(); }
+  const MemoryReport& memory() const override { return report_; }
   double learning_rate() const override { return model_.learning_rate; }
   void set_learning_rate(double value) override { model_.learning_rate = value; }
   const History& history() const override { return progress_.history; }
   std::vector<std::string> log_names() const override;
   void request_stop(const std::string& reason) override;
   void interrupt(const std::string& reason) override;
+  void warn(const std::string& text) override { call(&Callback::on_warning, text); }
   void save_weights(const std::string& path) override { save_model_weights(model_, path); }
   void save_checkpoint(const std::string& path) override { checkpoints_->save_to(path, pool_); }
   void keep_weights(const Callback& owner) override { checkpoints_->tensors().keep(owner); }
@@ -63,6 +68,8 @@ class Trainer final : public TrainState {
   void validate(Logs& logs);
   [[noreturn]] void explain_bad_loss();
   StepContext context(std::int64_t samples) const;
+  MemoryPlan plan();
+  void bind(MemoryPlan plan);
   std::unique_ptr<Executable> bind(const Program& program, Plan plan);
 
   Model::Impl& model_;
@@ -72,20 +79,18 @@ class Trainer final : public TrainState {
   Feed train_feed_;
   std::unique_ptr<Program> validation_program_;
   std::unique_ptr<Feed> validation_feed_;
+  MemoryReport report_;
   std::shared_ptr<Arena> arena_;
+  std::shared_ptr<SpillFile> spill_;
   std::unique_ptr<Executable> train_executable_, validation_executable_;
   Scores scores_, validation_scores_;
   TrainProgress progress_;
-  bool mid_epoch_ = false;  // the epoch goes on where a checkpoint left it
+  std::string interruption_;  // why; no part of the state
+  bool mid_epoch_ = false;    // the epoch goes on where a checkpoint left it
   bool rolled_back_ = false;
   bool trained_ = false;  // anything, since the last save of a finished training
   double epoch_started_ = 0, epoch_images_ = 0, epoch_seconds_ = 0;
   std::unique_ptr<Checkpointer> checkpoints_;
 };
-
-// Loss and metrics of `batches` without training.
-Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions& options);
-// Predictions for every sample, in order.
-Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOptions& options);
 
 }  // namespace surefit

@@ -23,10 +23,6 @@ Shape parse_input_shape(const std::string& text);  // "32x32x3"
 // A zoo name or a .json file.
 Model make_model(const std::string& model, const std::string& input, std::int64_t classes);
 
-enum class DataSplit { kTrain, kTest };
-// fashion-mnist, idx:DIR, npz:FILE, synthetic:HxWxC,CLASSES,COUNT. Samples of (picture, label).
-Dataset open_data(const std::string& data, DataSplit split);
-
 // The cross-entropy (or error) that fits the model's output and the labels.
 Loss default_loss(const Model& model, const Dataset& samples);
 

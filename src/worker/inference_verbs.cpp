@@ -3,8 +3,8 @@
 
 #include "base/env.hpp"
 #include "interop/npy.hpp"
+#include "train/inference.hpp"
 #include "train/model_impl.hpp"
-#include "train/trainer.hpp"
 #include "worker/options.hpp"
 #include "worker/verbs.hpp"
 
@@ -17,9 +17,9 @@ struct InferenceOptions {
   std::string weights;
   bool json = false;
 
-  void add_to(CLI::App& app) {
+  void add_to(CLI::App& app, DataUse use) {
     model.add_to(app);
-    data.add_to(app, false);
+    data.add_to(app, use);
     app.add_option("--weights", weights, "trained weights, safetensors")->required();
     app.add_flag("--json", json, "one JSON object per line on stdout");
   }
@@ -31,10 +31,11 @@ struct InferenceOptions {
   Dataset batches() const {
     if (data.batch_size < 1)
       throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", data.batch_size));
-    return open_data(data.data, DataSplit::kTest)
-        .batch(static_cast<std::uint64_t>(data.batch_size));
+    return data.test_samples().batch(static_cast<std::uint64_t>(data.batch_size)).prefetch();
   }
-  FitOptions fit() const { return {.batch_size = data.batch_size, .threads = data.threads}; }
+  FitOptions fit() const {
+    return {.batch_size = data.batch_size, .threads = data.threads, .input = data.input({}, json)};
+  }
 };
 
 }  // namespace
@@ -43,7 +44,7 @@ int evaluate_verb(const Arguments& arguments) {
   CLI::App app("Measures a trained model on data (the test split where there is one).",
                "surefit evaluate");
   InferenceOptions options;
-  options.add_to(app);
+  options.add_to(app, DataUse::kEvaluate);
   std::string loss;
   app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
   app.footer(
@@ -51,8 +52,7 @@ int evaluate_verb(const Arguments& arguments) {
       "fashion-mnist\n");
   if (const auto code = parse(app, arguments)) return *code;
   Model model = options.load();
-  CompileOptions compile{.loss =
-                             default_loss(model, open_data(options.data.data, DataSplit::kTest))};
+  CompileOptions compile{.loss = default_loss(model, options.data.test_samples())};
   if (!loss.empty()) {
     const NamedArguments named = parse_named(loss, "--loss");
     compile.loss = Loss::from_config(named.name, named.arguments);
@@ -74,7 +74,7 @@ int evaluate_verb(const Arguments& arguments) {
 int predict_verb(const Arguments& arguments) {
   CLI::App app("Runs a trained model and writes its outputs.", "surefit predict");
   InferenceOptions options;
-  options.add_to(app);
+  options.add_to(app, DataUse::kPredict);
   std::string out;
   app.add_option("--out", out,
                  "npz file for the predictions (array 'predictions'); without it they are printed");

@@ -50,6 +50,7 @@ class Interruption final : public Callback {
   explicit Interruption(double deadline_s) : ends_(monotonic_seconds() + seconds_left(deadline_s)) {
     for (const int signal : {SIGTERM, SIGINT}) handle(signal, on_signal);
     handle(SIGHUP, SIG_IGN);
+    handle(SIGXFSZ, SIG_IGN);  // a file too large is an error to report, not a death
   }
   ~Interruption() override {
     for (const int signal : {SIGTERM, SIGINT}) handle(signal, SIG_DFL);

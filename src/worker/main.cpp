@@ -19,8 +19,11 @@ int dispatch(int count, char** words) {
   if (verb == "evaluate") return worker::evaluate_verb(arguments);
   if (verb == "predict") return worker::predict_verb(arguments);
   if (verb == "summary") return worker::summary_verb(arguments);
+  if (verb == "plan") return worker::plan_verb(arguments);
   if (verb == "model") return worker::model_verb(arguments);
+  if (verb == "data") return worker::data_verb(arguments);
   if (verb == "inspect") return worker::inspect_verb(arguments);
+  if (verb == "data") return worker::data_verb(arguments);
   throw surefit::ConfigError(fmt::format("[surefit] unknown verb '{}'; see surefit --help", verb));
 }
 

@@ -11,6 +11,8 @@
 
 #include "surefit/error.hpp"
 
+#include "base/units.hpp"
+
 namespace surefit::worker {
 
 void ModelOptions::add_to(CLI::App& app) {
@@ -20,16 +22,26 @@ void ModelOptions::add_to(CLI::App& app) {
   app.add_option("--classes", classes, "number of classes of a zoo model");
 }
 
-void DataOptions::add_to(CLI::App& app, bool with_validation) {
-  app.add_option("--data", data,
-                 "fashion-mnist, idx:DIR, npz:FILE, synthetic:HxWxC,CLASSES,COUNT or synthetic-masks:...")
-      ->required();
-  if (with_validation)
-    app.add_option("--validation", validation, "data to validate on after each epoch");
-  app.add_option("--batch-size", batch_size, "samples per step")->capture_default_str();
-  app.add_option("--threads", threads,
-                 "threads; any number gives the same bits (default: all cores)")
-      ->check(CLI::Range(1, 1024));
+void MemoryOptions::add_to(CLI::App& app) {
+  app.add_option("--memory", memory,
+                 "what the whole process may hold, such as 512M or 1.5G; never changes a bit "
+                 "(auto: what control groups, limits and the machine leave)")
+      ->capture_default_str();
+  app.add_option("--allow", allow,
+                 "consent to what changes bits, used only where nothing else fits: f16-activations")
+      ->delimiter(',');
+  app.add_option("--spill-to", spill_to,
+                 "directory for activations when memory is short (default: the run's, or TMPDIR)");
+}
+
+void MemoryOptions::apply(FitOptions& fit) const {
+  if (memory != "auto") {
+    fit.memory_budget = parse_bytes(memory, "--memory");
+    if (fit.memory_budget == 0)
+      throw ConfigError("[--memory] expected a size such as 512M, or auto; got 0");
+  }
+  fit.allow = allow;
+  fit.spill_directory = spill_to;
 }
 
 DataError name_source(const DataError& error, const DataOptions& options) {

@@ -9,7 +9,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "interop/idx.hpp"
 #include "worker/arguments.hpp"
+
+namespace surefit::data {
+struct OpenedData;
+}
 
 namespace surefit::worker {
 
@@ -20,11 +25,37 @@ struct ModelOptions {
   Model make() const { return make_model(model, input, classes); }
 };
 
+// What a verb does with data decides which of the options make sense.
+enum class DataUse { kTrain, kEvaluate, kPredict, kInspect };
+
 struct DataOptions {
-  std::string data, validation;
+  std::string data, validation, resize, augment;
+  std::string cache = "auto", workers = "auto", bad_samples = "fail", input_memory;
   std::int64_t batch_size = 32;
   int threads = 0;
-  void add_to(CLI::App& app, bool with_validation);
+  void add_to(CLI::App& app, DataUse use);
+
+  // Pictures as the command line describes them and labels, one sample an element: bytes become
+  // floats in 0 ... 1. Augmented when training.
+  Dataset train_samples() const;
+  Dataset validation_samples() const;
+  Dataset test_samples() const;                                       // of `data`
+  data::OpenedData open(const std::string& spec, Split split) const;  // as they lie in the source
+  Dataset augmented(const Dataset& samples) const;
+  // How they are fed to the model. Skipped samples are listed in `run`/quarantine.tsv when there is
+  // a run.
+  InputOptions input(const std::string& run = {}, bool json = false) const;
+
+ private:
+  Dataset fixed_size(const std::string& spec, Split split) const;
+};
+
+// How much memory there is, and what may be done to stay within it.
+struct MemoryOptions {
+  std::string memory = "auto", spill_to;
+  std::vector<std::string> allow;
+  void add_to(CLI::App& app);
+  void apply(FitOptions& fit) const;  // throws ConfigError
 };
 
 // The same error with the source that the user gave instead of "[data]".

@@ -13,6 +13,26 @@ namespace {
 
 class JsonProgress final : public Callback {
  public:
+  void on_train_begin(TrainState& state) override {
+    const MemoryReport& memory = state.memory();
+    Json categories = Json::object(), rungs = Json::object();
+    for (const auto& [name, bytes] : memory.categories) categories[name] = bytes;
+    for (const auto& [name, bytes] : memory.rungs) rungs[name] = bytes;
+    const std::string json = dump_json({{"event", "plan"},
+                                        {"time", wall_seconds()},
+                                        {"predicted_bytes", memory.predicted_bytes},
+                                        {"budget_bytes", memory.budget_bytes},
+                                        {"budget_source", memory.budget_source},
+                                        {"full_speed_bytes", memory.full_speed_bytes},
+                                        {"arena_bytes", memory.arena_bytes},
+                                        {"slowdown", memory.slowdown},
+                                        {"categories", categories},
+                                        {"rungs", rungs},
+                                        {"peak", memory.peak}});
+    ProgressLine line;
+    line.add("{}\n", json);
+    line.write(STDOUT_FILENO);
+  }
   void on_train_batch_end(TrainState& state, const Logs& logs) override {
     const double now = monotonic_seconds();
     if (now < next_) return;
@@ -62,8 +82,9 @@ class JsonProgress final : public Callback {
       }
       if (open) line.add("}}");
     }
-    line.add(",\"images_per_s\":{:.1f},\"memory_bytes\":{}}}\n", state.images_per_second(),
-             read_process_memory().resident_bytes);
+    line.add(",\"images_per_s\":{:.1f},\"input_share\":{:.4f},\"input_stall\":{:.4f}",
+             state.images_per_second(), state.input_share(), state.input_stall());
+    line.add(",\"memory_bytes\":{}}}\n", read_process_memory().resident_bytes);
     line.write(STDOUT_FILENO);
   }
   double next_ = 0;

@@ -2,6 +2,7 @@
 #include "worker/run_options.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 
@@ -72,6 +73,15 @@ void RunOptions::choose_directory(const std::string& model) {
     run = fresh_run_directory(
         "runs", std::filesystem::path(model.substr(0, model.find(':'))).stem().string());
   }
+}
+
+void RunOptions::pin_instruction_set() const {
+  const std::string path = run + "/config.json";
+  if (!resume || adapt || run.empty() || !Env::posix().exists(path)) return;
+  const Json config = read_json(Env::posix(), path);
+  const Json* isa = find_field(config, "instruction_set", path);
+  if (isa != nullptr && require_string(*isa, path) == "baseline")
+    ::setenv("SUREFIT_ISA", "baseline", 0);
 }
 
 void RunOptions::apply(FitOptions& fit) const {

@@ -21,6 +21,9 @@ struct RunOptions {
   // Chooses a directory where none is given: the newest run to resume, or a new one named after the
   // model. Empty where nothing is to be kept.
   void choose_directory(const std::string& model);
+  // Computes with the instructions that the run began with, where this machine could do better. To
+  // be called before anything is computed.
+  void pin_instruction_set() const;
   void apply(FitOptions& fit) const;
   double deadline_s() const;  // 0: none
 };

@@ -4,6 +4,7 @@
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
+#include "engine/kernels/table.hpp"
 #include "interop/json.hpp"
 #include "worker/interruption.hpp"
 #include "worker/options.hpp"
@@ -26,6 +27,7 @@ struct TrainOptions {
   ModelOptions model;
   DataOptions data;
   RunOptions run;
+  MemoryOptions memory;
   std::string optimizer = "adam", loss, init, save;
   std::vector<std::string> metrics = {"accuracy"};
   std::int64_t epochs = 1, steps = 0, group = 0;
@@ -35,7 +37,7 @@ struct TrainOptions {
 
   void add_to(CLI::App& app) {
     model.add_to(app);
-    data.add_to(app, true);
+    data.add_to(app, DataUse::kTrain);
     app.add_option("--epochs", epochs, "passes over the data")->capture_default_str();
     app.add_option("--optimizer", optimizer,
                    "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9")
@@ -46,6 +48,7 @@ struct TrainOptions {
         ->capture_default_str();
     app.add_option("--steps", steps, "stop after this many steps over all epochs")
         ->check(CLI::PositiveNumber);
+    memory.add_to(app);
     app.add_option("--group", group,
                    "samples in flight at once; never changes a bit (default: planned)")
         ->check(CLI::PositiveNumber);
@@ -69,7 +72,7 @@ struct TrainOptions {
 Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffle) {
   Dataset data = samples;
   if (shuffle) data = data.shuffle(data.cardinality().value_or(10000));
-  return data.batch(static_cast<std::uint64_t>(options.data.batch_size));
+  return data.batch(static_cast<std::uint64_t>(options.data.batch_size)).prefetch();
 }
 
 // What was asked for, so that a run can be understood and repeated.
@@ -85,8 +88,11 @@ std::string config_json(const TrainOptions& options, const Arguments& arguments)
                {"metrics", options.metrics},
                {"seed", options.seed},
                {"shuffle", !options.no_shuffle},
+               {"resize", options.data.resize},
+               {"augment", options.data.augment},
                {"winograd", options.winograd},
-               {"onednn", options.onednn}};
+               {"onednn", options.onednn},
+               {"instruction_set", kernels::table().isa}};
   return dump_json(json, 1) + "\n";
 }
 
@@ -127,11 +133,14 @@ int train_verb(const Arguments& given) {
   }
   if (!options.save.empty()) check_writable(options.save, "--save");
 
+  options.run.choose_directory(options.model.model);
+  options.run.pin_instruction_set();
   Model model = options.model.make();
-  const Dataset samples = open_data(options.data.data, DataSplit::kTrain);
+  const Dataset samples = options.data.train_samples();
   const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
-  CompileOptions compile{.optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
-                         .loss = default_loss(model, samples)};
+  CompileOptions compile{
+      .optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
+      .loss = naming_sources(options.data, [&] { return default_loss(model, samples); })};
   if (!options.loss.empty()) {
     const NamedArguments loss = parse_named(options.loss, "--loss");
     compile.loss = Loss::from_config(loss.name, loss.arguments);
@@ -152,26 +161,26 @@ int train_verb(const Arguments& given) {
   fit.threads = options.data.threads;
   fit.max_steps = options.steps;
   fit.group = options.group;
+  options.memory.apply(fit);
   fit.winograd = options.winograd;
   fit.onednn = options.onednn;
   fit.check_numerics = options.check_numerics;
   if (!options.data.validation.empty()) {
-    fit.validation_data =
-        batches(open_data(options.data.validation, DataSplit::kTest), options, false);
+    fit.validation_data = batches(options.data.validation_samples(), options, false);
   }
-  options.run.choose_directory(options.model.model);
   const auto interruption = make_interruption(options.run.deadline_s());
   fit.callbacks.push_back(interruption.get());
   fit.callbacks.push_back(make_progress(options.json    ? ProgressStyle::kJson
                                         : options.quiet ? ProgressStyle::kQuiet
                                                         : ProgressStyle::kAuto));
-  std::unique_ptr<Callback> recorder;
+  fit.input = options.data.input(options.run.run, options.json);
+  options.run.apply(fit);
+  std::unique_ptr<Callback> recorder;  // behind those that may refuse their options
   if (!options.run.run.empty()) {
     recorder =
         make_recorder(options.run.run, model, config_json(options, arguments), options.run.resume);
     fit.callbacks.push_back(recorder.get());
   }
-  options.run.apply(fit);
   const double started = monotonic_seconds();
   const History history = naming_sources(
       options.data, [&] { return model.fit(batches(samples, options, !options.no_shuffle), fit); });

@@ -4,6 +4,7 @@ import json
 import pathlib
 import struct
 import zipfile
+import zlib
 
 
 def npy(descr, shape, data):
@@ -56,6 +57,30 @@ def safetensors(path, tensors, cut=0):
     path.write_bytes(whole[: len(whole) - cut])
 
 
+def png(height, width, pixel):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes(pixel(y, x, c) % 256 for x in range(width) for c in range(3)) for y in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def picture_folder(path, count, bad=()):
+    """Two classes of pictures of several sizes; those numbered in `bad` are cut."""
+    for i in range(count):
+        name = path / ("cats" if i % 2 == 0 else "dogs") / f"{i:04}.png"
+        name.parent.mkdir(parents=True, exist_ok=True)
+        data = png(10 + i % 5, 12 + i % 3, lambda y, x, c: (i % 2) * 120 + y * x + 40 * c)
+        name.write_bytes(data[:60] if i in bad else data)
+
+
+def cifar(path):
+    path.mkdir()
+    for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
+        records = (bytes([n % 10]) + bytes((n * 7 + i) % 256 for i in range(3072)) for n in range(4))
+        (path / name).write_bytes(b"".join(records))
+
+
 def make(directory):
     """Everything the cases mention, in `directory`."""
     at = pathlib.Path(directory)
@@ -79,6 +104,14 @@ def make(directory):
     (at / "not_a_zip.npz").write_bytes(b"hello, world\n" * 20)
     npz(at / "lies.npz", x=("<f4", (1 << 40, 8, 8, 1), floats([0] * 64)), y=labels(good))
 
+    picture_folder(at / "pictures", 40)
+    picture_folder(at / "one_bad", 100, bad=[37])
+    picture_folder(at / "many_bad", 40, bad=range(0, 40, 4))
+    rows = [f"pictures/{'cats' if i % 2 == 0 else 'dogs'}/{i:04}.png,{i % 2}" for i in range(40)]
+    (at / "list.csv").write_text("path,label\n" + "\n".join(rows) + "\n")
+    (at / "list_short.csv").write_text("path,label\n" + "\n".join(rows[:20] + ["pictures/cats/0001.png,1"]) + "\n")
+    (at / "no_pictures").mkdir()
+    cifar(at / "cifar")
     idx_directory(at / "idx")
     idx_directory(at / "idx_cut", lambda images: images[:-5])
     idx_directory(at / "idx_magic", lambda images: b"\x01" + images[1:])

@@ -23,6 +23,9 @@ const RandomMapFunction kNoise = [](Sample& sample, Random& random) {
   sample[0].mutable_values<std::uint8_t>()[1] = static_cast<std::uint8_t>(random.below(256));
 };
 
+// Samples prepared before the first batch, to find out types and bytes.
+constexpr int kTrials = 20;
+
 TEST(Cache, OnOrOffTheBatchesAreTheSame) {
   const std::vector<Delivered> expected =
       run(pictures(50).map(Counted().function()).shuffle(50).map(kNoise).batch(8), 1, 3);
@@ -31,14 +34,14 @@ TEST(Cache, OnOrOffTheBatchesAreTheSame) {
     EXPECT_EQ(run(pictures(50).map(counted.function()).cache().shuffle(50).map(kNoise).batch(8),
                   threads, 3),
               expected);
-    EXPECT_EQ(*counted.calls, 50) << "once each";
+    EXPECT_LE(*counted.calls, 50 + kTrials) << "once each";
     for (const CacheMode mode : {CacheMode::kAuto, CacheMode::kMemory}) {
       const Counted again;
       const Dataset dataset = pictures(50).map(again.function()).shuffle(50).map(kNoise).batch(8);
       ThreadPool pool(threads);
-      BatchReader reader(dataset, {.seed = 5, .threads = threads, .cache = mode});
+      BatchReader reader(dataset, {.seed = 5, .threads = threads, .input = {.cache = mode}});
       EXPECT_EQ(drain(reader, pool, 3), expected);
-      EXPECT_LT(*again.calls, 60);
+      EXPECT_LE(*again.calls, 50 + kTrials + threads);
     }
   }
 }
@@ -48,7 +51,7 @@ TEST(Cache, WhatDoesNotFitIsReadAgain) {
       run(pictures(50).map(Counted().function()).batch(8), 1, 3);
   const Counted counted;
   const Dataset dataset =
-      pictures(50).map(counted.function()).cache({.budget_bytes = 3000}).batch(8);
+      pictures(50).map(counted.function()).cache({.budget_bytes = 8000}).batch(8);
   EXPECT_EQ(run(dataset, 2, 3), expected);
   EXPECT_GT(*counted.calls, 60);
   EXPECT_LT(*counted.calls, 140);
@@ -78,8 +81,9 @@ TEST(Cache, FilesSurviveAndAreUsedAgain) {
   const std::vector<Delivered> expected = run(dataset, 1, 2);
   const auto with_file = [&](const Dataset& source) {
     ThreadPool pool(2);
-    BatchReader reader(source,
-                       {.seed = 5, .threads = 2, .cache = CacheMode::kFile, .cache_file = file});
+    BatchReader reader(
+        source,
+        {.seed = 5, .threads = 2, .input = {.cache = CacheMode::kFile, .cache_file = file}});
     std::vector<Delivered> batches = drain(reader, pool, 2);
     std::uint64_t decoded = 0;
     for (const BatchReader::Step& step : reader.statistics().steps) decoded += step.calls;
@@ -104,8 +108,9 @@ TEST(Cache, FilesSurviveAndAreUsedAgain) {
 
 TEST(Cache, RefusesWhenAskedForEverythingAndItDoesNotFit) {
   const Dataset dataset = pictures(500).map(Counted().function()).batch(8);
-  const std::string text = error_of<ConfigError>(
-      [&] { BatchReader(dataset, {.budget_bytes = 100'000, .cache = CacheMode::kMemory}); });
+  const std::string text = error_of<ConfigError>([&] {
+    BatchReader(dataset, {.input = {.cache = CacheMode::kMemory, .budget_bytes = 100'000}});
+  });
   EXPECT_NE(text.find("500 samples need"), std::string::npos) << text;
   error_of<ConfigError>([] {
     pictures(3)
@@ -126,7 +131,7 @@ TEST(Explain, NamesTheBottleneckAndTheChoices) {
           .batch(5)
           .prefetch(AUTOTUNE);
   ThreadPool pool(2);
-  BatchReader reader(dataset, {.threads = 2, .cache = CacheMode::kAuto});
+  BatchReader reader(dataset, {.threads = 2, .input = {.cache = CacheMode::kAuto}});
   EXPECT_NE(reader.explain().find("nothing measured"), std::string::npos);
   drain(reader, pool, 2);
   const std::string text = reader.explain();

@@ -150,10 +150,8 @@ TEST(Folder, SkippingListsEveryBadPictureAndIsDeterministic) {
   std::filesystem::remove(gone);
   const auto skip = [&](int threads) {
     ThreadPool pool(threads);
-    BatchReader reader(dataset, {.seed = 1,
-                                 .threads = threads,
-                                 .on_bad_sample = OnBadSample::kSkip,
-                                 .max_bad_share = 0.01});
+    BatchReader reader(
+        dataset, {.seed = 1, .threads = threads, .input = {.on_bad_sample = OnBadSample::kSkip}});
     std::vector<Delivered> batches = drain(reader, pool, 2);
     std::vector<std::string> paths;
     for (const BadSample& bad : reader.quarantined()) {
@@ -177,8 +175,9 @@ TEST(Folder, TooManyBadPicturesStop) {
       image_dataset_from_directory(folder.path(), {.batch_size = 4, .height = 8, .width = 8});
   const std::string text = error_of<DataError>([&] {
     ThreadPool pool(2);
-    BatchReader reader(dataset,
-                       {.threads = 2, .on_bad_sample = OnBadSample::kSkip, .max_bad_share = 0.1});
+    BatchReader reader(
+        dataset,
+        {.threads = 2, .input = {.on_bad_sample = OnBadSample::kSkip, .max_bad_share = 0.1}});
     drain(reader, pool, 1);
   });
   EXPECT_NE(text.find("expected at most 10 % of 23; got 3"), std::string::npos) << text;
@@ -194,7 +193,7 @@ TEST(Folder, ADeletedFolderIsAClearError) {
   Room room(reader);
   room.next(reader, pool);
   std::filesystem::remove_all(folder.path());
-  const std::string text = error_of<SystemError>([&] { room.next(reader, pool); });
+  const std::string text = error_of<DataError>([&] { room.next(reader, pool); });
   EXPECT_NE(text.find("cannot open: No such file"), std::string::npos) << text;
   EXPECT_NE(text.find(folder.path()), std::string::npos) << text;
   EXPECT_EQ(reader.position(), 1u) << "a failed batch does not count";

@@ -4,6 +4,7 @@
 
 #include "data/files_support.hpp"
 #include "data/images/decode.hpp"
+#include "data/images/memory.hpp"
 #include "data/images/resize.hpp"
 #include "data/support.hpp"
 
@@ -28,7 +29,8 @@ class Collect final : public RowSink {
 
 Collect decode(const std::string& file, DecodeOptions options = {}) {
   Collect picture;
-  decode_picture(bytes_of(file), options, picture, nullptr);
+  DecoderMemory memory;
+  decode_picture(bytes_of(file), options, picture, memory);
   EXPECT_EQ(picture.rows, picture.height);
   return picture;
 }
@@ -74,17 +76,18 @@ TEST(Decode, ScalesByPowersOfTwoOnlyWhileTheTargetIsCovered) {
 }
 
 TEST(Decode, EveryTruncationIsAnError) {
+  DecoderMemory memory;
   for (const std::string& file : {jpeg(40, 50), png(40, 50)}) {
     for (std::size_t length = 0; length + 2 < file.size(); length += 1 + length / 40) {
       Collect picture;
-      EXPECT_THROW(decode_picture(bytes_of(file.substr(0, length)), {}, picture, nullptr),
-                   DataError)
+      EXPECT_THROW(decode_picture(bytes_of(file.substr(0, length)), {}, picture, memory), DataError)
           << length;
     }
   }
 }
 
 TEST(Decode, FlippedBitsNeverCrash) {
+  DecoderMemory memory;
   for (const std::string& good : {jpeg(20, 30), png(20, 30)}) {
     int refused = 0;
     for (std::size_t at = 0; at < good.size(); ++at) {
@@ -92,12 +95,70 @@ TEST(Decode, FlippedBitsNeverCrash) {
       file[at] = static_cast<char>(file[at] ^ (1 << (at % 8)));
       Collect picture;
       try {
-        decode_picture(bytes_of(file), {.channels = 3}, picture, nullptr);
+        decode_picture(bytes_of(file), {.channels = 3}, picture, memory);
       } catch (const DataError&) {
         ++refused;
       }
     }
     EXPECT_GT(refused, 20);
+  }
+}
+
+// A JPEG without its Huffman or quantisation tables: the marker segments of one kind cut out.
+std::string without_segments(const std::string& file, unsigned char marker) {
+  std::string out = file.substr(0, 2);
+  std::size_t at = 2;
+  while (at + 4 <= file.size() && static_cast<unsigned char>(file[at + 1]) != 0xDA) {
+    const std::size_t length = 2 + static_cast<unsigned char>(file[at + 2]) * 256u +
+                               static_cast<unsigned char>(file[at + 3]);
+    if (static_cast<unsigned char>(file[at + 1]) != marker) out += file.substr(at, length);
+    at += length;
+  }
+  return out + file.substr(at);
+}
+
+TEST(Decode, NothingOfOnePictureShowsInTheNext) {
+  const std::string good = jpeg(40, 50, 3);
+  const std::vector<std::string> files = {good,
+                                          png(20, 30),
+                                          good.substr(0, good.size() / 2),
+                                          without_segments(good, 0xDB),
+                                          without_segments(good, 0xC4),
+                                          jpeg(100, 90, 4),
+                                          png(20, 30).substr(0, 100),
+                                          jpeg(16, 16, 5),
+                                          "hello"};
+  const auto outcome = [](const std::string& file, DecoderMemory& memory) {
+    Collect picture;
+    try {
+      decode_picture(bytes_of(file), {.channels = 3}, picture, memory);
+    } catch (const DataError& error) {
+      return std::string(error.what());
+    }
+    return std::string(picture.pixels.begin(), picture.pixels.end());
+  };
+  DecoderMemory memory;
+  for (std::size_t i = 0; i < 200; ++i) {
+    const std::string& file = files[i * 7 % files.size()];
+    DecoderMemory fresh;
+    ASSERT_EQ(outcome(file, memory), outcome(file, fresh)) << "file " << i * 7 % files.size();
+  }
+}
+
+TEST(Decode, ABudgetIsNeverExceeded) {
+  for (const std::string& file : {jpeg(200, 300), png(200, 300)}) {
+    for (std::uint64_t limit = 0; limit < 400'000; limit += 50'000) {
+      Meter meter(limit);
+      DecoderMemory memory(&meter);
+      Collect picture;
+      try {
+        decode_picture(bytes_of(file), {}, picture, memory);
+        EXPECT_GT(limit, 0u);
+      } catch (const SystemError& error) {
+        EXPECT_NE(std::string(error.what()).find("byte budget"), std::string::npos) << error.what();
+      }
+      EXPECT_LE(meter.peak_bytes(), limit);
+    }
   }
 }
 
@@ -108,8 +169,9 @@ TEST(Decode, OtherFormatsAreNamed) {
                                                         {"", "an empty file"},
                                                         {"hello", "an unknown format"}}) {
     Collect picture;
+    DecoderMemory memory;
     const std::string text =
-        error_of<DataError>([&] { decode_picture(bytes_of(contents), {}, picture, nullptr); });
+        error_of<DataError>([&] { decode_picture(bytes_of(contents), {}, picture, memory); });
     EXPECT_NE(text.find("expected JPEG or PNG; got " + name), std::string::npos) << text;
   }
 }
@@ -118,7 +180,8 @@ TEST(Decode, HugeClaimsAreRefusedBeforeAllocating) {
   std::string file = png(4, 4);
   file[16] = file[20] = 0x7F;  // width and height of two thousand million
   Collect picture;
-  EXPECT_THROW(decode_picture(bytes_of(file), {}, picture, nullptr), DataError);
+  DecoderMemory memory;
+  EXPECT_THROW(decode_picture(bytes_of(file), {}, picture, memory), DataError);
   EXPECT_TRUE(picture.pixels.empty());
 }
 

@@ -6,6 +6,7 @@
 #include "surefit/image.hpp"
 
 #include "data/files_support.hpp"
+#include "data/images/memory.hpp"
 #include "data/support.hpp"
 
 namespace surefit::data {
@@ -74,7 +75,8 @@ TEST(Inspect, ContactSheetsShowWhatTheModelSees) {
     std::vector<std::uint8_t> pixels;
     std::int64_t width = 0, height = 0, row = 0;
   } picture;
-  decode_picture(std::as_bytes(std::span(sheet)), {.channels = 3}, picture, nullptr);
+  DecoderMemory memory;
+  decode_picture(std::as_bytes(std::span(sheet)), {.channels = 3}, picture, memory);
   EXPECT_EQ(picture.width, 3 * 14 + 4);
   EXPECT_EQ(picture.height, 2 * 14 + 4);
   EXPECT_EQ(picture.pixels[(5 * 46 + 5) * 3], 200);

@@ -49,11 +49,11 @@ TEST(Open, PicturesWithoutChannelsGetOne) {
             "[uint8 (5, 4, 1)]");
 }
 
-TEST(Open, FoldersNeedASize) {
+TEST(Open, FoldersWithoutASizeArePaths) {
   TemporaryFolder folder;
   fill_folder(folder, 6);
-  const std::string text = error_of<ConfigError>([&] { open_data("dir:" + folder.path()); });
-  EXPECT_NE(text.find("--resize"), std::string::npos) << text;
+  EXPECT_EQ(to_string(open_data("dir:" + folder.path()).dataset.element_spec()),
+            "[uint8 (None,), int32 ()]");
   const OpenedData opened = open_data("dir:" + folder.path(), {.height = 8, .width = 9});
   EXPECT_EQ(opened.class_names, (std::vector<std::string>{"cats", "dogs"}));
   EXPECT_EQ(to_string(opened.dataset.element_spec()), "[uint8 (8, 9, 3), int32 ()]");
@@ -64,7 +64,11 @@ TEST(Open, UnknownSchemesListTheKnown) {
     const std::string text = error_of<ConfigError>([&] { open_data(spec); });
     EXPECT_NE(text.find("cifar10:FOLDER"), std::string::npos) << text;
   }
-  error_of<SystemError>([] { open_data("npz:/nowhere.npz"); });
+  for (const char* spec : {"npz:/nowhere.npz", "dir:/nowhere", "csv:/nowhere.csv", "idx:/nowhere",
+                           "cifar10:/nowhere", "npy:/nowhere.npy"}) {
+    const std::string text = error_of<DataError>([&] { open_data(spec); });
+    EXPECT_NE(text.find("nowhere"), std::string::npos) << text;
+  }
 }
 
 TEST(Open, FashionMnistIfInstalled) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "surefit/image.hpp"
+
 #include "base/clock.hpp"
+#include "data/files_support.hpp"
 #include "data/support.hpp"
 
 namespace surefit::data {
@@ -18,7 +21,11 @@ RandomMapFunction noise() {
   };
 }
 
-std::vector<Case> matrix() {
+std::vector<Case> matrix(const TemporaryFolder& folder) {
+  if (!std::filesystem::exists(folder.path() + "/cats")) fill_folder(folder, 14);
+  const Dataset files =
+      image_dataset_from_directory(folder.path(), {.batch_size = {}, .height = 8, .width = 9});
+  const auto odd = [](const Sample& sample) { return sample.index() % 2 == 1; };
   const auto brighten = [](Sample& sample) {
     for (std::uint8_t& value : sample[0].mutable_values<std::uint8_t>())
       value = static_cast<std::uint8_t>(value + 1);
@@ -37,11 +44,23 @@ std::vector<Case> matrix() {
       {"round batches", pictures(13).shuffle(5).batch(4).repeat(2)},
       {"cut", pictures(50).skip(3).take(31).shuffle(31).batch(5).skip(1).take(4)},
       {"map on batches", pictures(30).shuffle(30).batch(4).map(noise())},
+      {"folder", files.batch(4).prefetch(AUTOTUNE)},
+      {"folder augmented", files.map(transform::random_flip())
+                               .map(transform::random_pad_crop(2))
+                               .map(transform::rescale(1 / 255.0f))
+                               .batch(4)},
+      {"folder cached", files.cache().map(transform::random_rotation(0.1f)).batch(5)},
+      {"filter", pictures(40).shuffle(40).filter(odd).map(noise()).batch(3)},
+      {"stream shuffle", pictures(40).filter(odd).shuffle(7).batch(3)},
+      {"zip", Dataset::zip(pictures(20).shuffle(20), Dataset::range(30)).batch(4)},
+      {"concatenate", pictures(9).concatenate(pictures(8)).shuffle(17).batch(4)},
+      {"enumerate", pictures(20).shuffle(20).enumerate(5).batch(4)},
   };
 }
 
 TEST(Resume, EveryStepOfTwoEpochsGivesTheSameBatches) {
-  for (const Case& test : matrix()) {
+  const TemporaryFolder folder;
+  for (const Case& test : matrix(folder)) {
     SCOPED_TRACE(test.name);
     ThreadPool pool(2);
     BatchReader whole(test.dataset, {.seed = 11, .threads = 2});
@@ -72,7 +91,8 @@ TEST(Resume, EveryStepOfTwoEpochsGivesTheSameBatches) {
 }
 
 TEST(Resume, BatchesAreTheSameForOneToEightThreads) {
-  for (const Case& test : matrix()) {
+  const TemporaryFolder folder;
+  for (const Case& test : matrix(folder)) {
     const std::vector<Delivered> expected = run(test.dataset, 1);
     for (int threads = 2; threads <= 8; ++threads) {
       ASSERT_EQ(run(test.dataset, threads), expected)
@@ -115,6 +135,24 @@ TEST(Resume, ChangedSourcesAndVerbsAreNamed) {
     EXPECT_NE(text.find("batch(4)"), std::string::npos) << text;
     EXPECT_NE(text.find("batch(5)"), std::string::npos) << text;
   }
+}
+
+TEST(Resume, AChangedFolderIsNamed) {
+  TemporaryFolder folder;
+  fill_folder(folder, 10);
+  const auto reader = [&] {
+    return std::make_unique<BatchReader>(
+        image_dataset_from_directory(folder.path(), {.batch_size = 4, .height = 8, .width = 8}),
+        ReaderOptions{});
+  };
+  const State then = reader()->state();
+  EXPECT_NO_THROW(reader()->restore(then));
+  folder.write("cats/1000.png", png(20, 25, 99));  // another picture under an old name
+  const std::string text = error_of<DataError>([&] { reader()->restore(then); });
+  EXPECT_NE(text.find("changed since the checkpoint"), std::string::npos) << text;
+  EXPECT_NE(text.find("folder(" + std::filesystem::path(folder.path()).filename().string()),
+            std::string::npos)
+      << text;
 }
 
 TEST(Resume, StatesThatAreNotStatesAreRefused) {

@@ -90,7 +90,7 @@ TEST(Stream, ShuffleKeepsABufferOfElements) {
 TEST(Stream, AShuffleBufferBeyondTheBudgetIsRefused) {
   const Dataset dataset = counter(100'000).shuffle(50'000).batch(10);
   ThreadPool pool(1);
-  BatchReader reader(dataset, {.budget_bytes = 1 << 20});
+  BatchReader reader(dataset, {.input = {.budget_bytes = 1 << 20}});
   Room room(reader);
   const std::string text = error_of<SystemError>([&] { room.next(reader, pool); });
   EXPECT_NE(text.find("budget"), std::string::npos) << text;

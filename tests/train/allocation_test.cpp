@@ -1,47 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// After the first step training allocates nothing: every malloc of the process is counted, ours and the libraries'.
-#include <gtest/gtest.h>
-#include <malloc.h>
-
-#include <atomic>
-#include <cstdlib>
+// After the first step training allocates nothing: every malloc of the process is counted, ours and
+// the libraries'.
+#include <filesystem>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "surefit/model.hpp"
 #include "surefit/zoo.hpp"
 
-namespace {
-std::atomic<long> allocations{0};
-}
-
-// glibc's own allocator under other names, so that counting needs no allocator of ours.
-extern "C" {
-void* __libc_malloc(std::size_t);                       // NOLINT(bugprone-reserved-identifier)
-void* __libc_calloc(std::size_t, std::size_t);          // NOLINT(bugprone-reserved-identifier)
-void* __libc_realloc(void*, std::size_t);               // NOLINT(bugprone-reserved-identifier)
-void* __libc_memalign(std::size_t, std::size_t);        // NOLINT(bugprone-reserved-identifier)
-void* malloc(std::size_t bytes) {
-  ++allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(std::size_t count, std::size_t bytes) {
-  ++allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* old, std::size_t bytes) {
-  ++allocations;
-  return __libc_realloc(old, bytes);
-}
-void* memalign(std::size_t alignment, std::size_t bytes) {
-  ++allocations;
-  return __libc_memalign(alignment, bytes);
-}
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) { return memalign(alignment, bytes); }
-int posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
-  *out = memalign(alignment, bytes);
-  return *out == nullptr ? 12 : 0;
-}
-}
+#include "support/malloc_counter.hpp"
 
 namespace surefit {
 namespace {
@@ -49,17 +17,22 @@ namespace {
 // Allocations between the ends of consecutive steps; the callback itself must not allocate.
 class StepCounter final : public Callback {
  public:
-  explicit StepCounter(bool leak) : leak_(leak) { per_step_.reserve(64); }
+  // `own`: only those of the training thread.
+  explicit StepCounter(bool leak, bool own = false) : leak_(leak), own_(own) {
+    per_step_.reserve(64);
+  }
   void on_train_batch_end(TrainState&, const Logs&) override {
-    const long now = allocations.load();
+    const long now = own_ ? own_allocations : allocations.load();
     per_step_.push_back(now - last_);
     last_ = now;
-    if (leak_) kept_.push_back(1);  // the negative control: allocates now and then, counted with the next step
+    if (leak_)
+      kept_.push_back(
+          1);  // the negative control: allocates now and then, counted with the next step
   }
   const std::vector<long>& per_step() const { return per_step_; }
 
  private:
-  bool leak_;
+  bool leak_, own_;
   long last_ = 0;
   std::vector<long> per_step_;
   std::vector<int> kept_;
@@ -75,15 +48,17 @@ Tensor noise(const Shape& shape) {
   return tensor;
 }
 
-long allocations_after_first_step(const std::string& name, const Shape& input, bool leak, bool winograd) {
+long allocations_after_first_step(const std::string& name, const Shape& input, bool leak,
+                                  bool winograd) {
   Model model = zoo_model(name, {.input = input, .classes = 4});
   model.compile({.metrics = {"accuracy"}});
   std::vector<std::int32_t> labels;
   for (int i = 0; i < 30; ++i) labels.push_back(i % 4);
   StepCounter counter(leak);
   // Batches of 8, the last one ragged.
-  model.fit(noise(input.prepend(30)), Tensor::of<std::int32_t>({30}, labels),
-            {.batch_size = 8, .epochs = 3, .callbacks = {&counter}, .threads = 2, .winograd = winograd});
+  model.fit(
+      noise(input.prepend(30)), Tensor::of<std::int32_t>({30}, labels),
+      {.batch_size = 8, .epochs = 3, .callbacks = {&counter}, .threads = 2, .winograd = winograd});
   long sum = 0;
   // Between epochs the history grows; within one, nothing may.
   for (std::size_t step = 1; step < counter.per_step().size(); ++step) {
@@ -97,6 +72,30 @@ TEST(Allocation, NothingAfterTheFirstStep) {
   EXPECT_EQ(allocations_after_first_step("lenet5", {28, 28, 1}, false, false), 0);
   EXPECT_EQ(allocations_after_first_step("resnet18", {16, 16, 3}, false, false), 0);
   EXPECT_EQ(allocations_after_first_step("resnet18", {16, 16, 3}, false, true), 0);
+}
+
+// The thread that writes may allocate names and a header; the one that trains never waits for an
+// allocator.
+TEST(Allocation, CheckpointsCostTheTrainingThreadNone) {
+  std::string directory =
+      (std::filesystem::temp_directory_path() / "surefit-allocation-XXXXXX").string();
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  Model model = zoo_model("seed_cnn", {.input = {28, 28, 1}, .classes = 4});
+  model.compile({.metrics = {"accuracy"}});
+  std::vector<std::int32_t> labels(30, 1);
+  StepCounter counter(false, true);
+  FitOptions options{.batch_size = 8, .epochs = 3, .threads = 2};
+  options.callbacks = {&counter, EarlyStopping{.monitor = "loss", .restore_best_weights = true}};
+  options.run = directory;
+  options.checkpoint_every = "1step";
+  model.fit(noise({30, 28, 28, 1}), Tensor::of<std::int32_t>({30}, labels), options);
+  EXPECT_GE(std::distance(std::filesystem::directory_iterator(directory + "/checkpoints"), {}), 2);
+  std::filesystem::remove_all(directory);
+  for (std::size_t step = 1; step < counter.per_step().size(); ++step) {
+    if (step % 4 != 0) {
+      EXPECT_EQ(counter.per_step()[step], 0) << "step " << step;
+    }
+  }
 }
 
 TEST(Allocation, OneAllocationIsNoticed) {

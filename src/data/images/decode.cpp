@@ -72,12 +72,12 @@ PictureInfo read_picture_info(std::span<const std::byte> bytes) {
 }
 
 void decode_picture(std::span<const std::byte> bytes, const DecodeOptions& options, RowSink& sink,
-                    Meter* meter) {
+                    DecoderMemory& memory) {
   switch (format_of(bytes)) {
     case PictureFormat::kJpeg:
-      return decode_jpeg_rows(bytes, options, sink, meter);
+      return decode_jpeg_rows(bytes, options, sink, memory);
     case PictureFormat::kPng:
-      return decode_png_rows(bytes, options, sink, meter);
+      return decode_png_rows(bytes, options, sink, memory);
     case PictureFormat::kUnknown:
       break;
   }

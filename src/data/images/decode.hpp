@@ -11,6 +11,8 @@
 
 namespace surefit::data {
 
+class DecoderMemory;
+
 enum class PictureFormat { kUnknown, kJpeg, kPng };
 
 struct PictureInfo {
@@ -34,11 +36,11 @@ PictureInfo read_picture_info(std::span<const std::byte> bytes);
 
 // Decodes any supported format. The text of errors carries no path: callers add it.
 void decode_picture(std::span<const std::byte> bytes, const DecodeOptions& options, RowSink& sink,
-                    Meter* meter);
+                    DecoderMemory& memory);
 void decode_jpeg_rows(std::span<const std::byte> bytes, const DecodeOptions& options, RowSink& sink,
-                      Meter* meter);
+                      DecoderMemory& memory);
 void decode_png_rows(std::span<const std::byte> bytes, const DecodeOptions& options, RowSink& sink,
-                     Meter* meter);
+                     DecoderMemory& memory);
 PictureInfo read_jpeg_info(std::span<const std::byte> bytes);
 PictureInfo read_png_info(std::span<const std::byte> bytes);
 

@@ -8,32 +8,18 @@
 #include <cstring>
 #include <fmt/format.h>
 
-#include <jpeglib.h>
+#include "data/images/jpeg_reader.hpp"
 // jerror.h after jpeglib.h: it needs its types.
 #include <jerror.h>
 
 #include "base/check.hpp"
-#include "base/units.hpp"
 #include "data/images/decode.hpp"
-#include "data/node.hpp"
 
 namespace surefit::data {
 namespace {
 
 // A progressive file may claim thousands of scans over one picture; honest ones have about ten.
 constexpr int kMaxScans = 256;
-
-struct ErrorState {
-  jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
-  std::jmp_buf jump;
-  std::array<char, JMSG_LENGTH_MAX> text;
-};
-
-void on_error(j_common_ptr info) {
-  auto* state = reinterpret_cast<ErrorState*>(info->err);
-  (*info->err->format_message)(info, state->text.data());
-  std::longjmp(state->jump, 1);
-}
 
 // Damage that libjpeg would paper over with grey: the picture is not what was taken.
 bool is_damage(int code) {
@@ -42,7 +28,7 @@ bool is_damage(int code) {
 }
 
 void on_message(j_common_ptr info, int level) {
-  if (level < 0 && is_damage(info->err->msg_code)) on_error(info);
+  if (level < 0 && is_damage(info->err->msg_code)) on_jpeg_error(info);
 }
 
 void on_progress(j_common_ptr info) {
@@ -52,73 +38,6 @@ void on_progress(j_common_ptr info) {
     ERREXIT1(decompress, JERR_BAD_PROGRESSION, decompress->input_scan_number);
   }
 }
-
-class JpegReader {
- public:
-  JpegReader() {
-    std::memset(&info_, 0, sizeof info_);
-    info_.err = jpeg_std_error(&error_.base);
-    error_.base.error_exit = on_error;
-    error_.base.emit_message = on_message;
-    progress_.progress_monitor = on_progress;
-  }
-  ~JpegReader() { jpeg_destroy_decompress(&info_); }
-  JpegReader(const JpegReader&) = delete;
-  JpegReader& operator=(const JpegReader&) = delete;
-
-  void read_header(std::span<const std::byte> bytes) { require(try_header(bytes)); }
-  void start() { require(try_start()); }
-  void read_row(std::uint8_t* row) { require(try_row(row)); }
-  void finish() { require(try_finish()); }
-  jpeg_decompress_struct& info() { return info_; }
-
-  // libjpeg keeps all coefficients of a progressive picture, and a strip of a sequential one.
-  std::uint64_t working_bytes() {
-    const bool whole = jpeg_has_multiple_scans(&info_) != 0;
-    std::uint64_t samples = 0;
-    for (int i = 0; i < info_.num_components; ++i) {
-      const jpeg_component_info& component = info_.comp_info[i];
-      const std::uint64_t width = std::uint64_t{component.width_in_blocks} * DCTSIZE;
-      const std::uint64_t height = whole ? std::uint64_t{component.height_in_blocks} * DCTSIZE
-                                         : std::uint64_t{4} * DCTSIZE * MAX_SAMP_FACTOR;
-      samples += width * height;
-    }
-    return samples * (whole ? sizeof(JCOEF) : 1) + (std::uint64_t{64} << 10);
-  }
-
- private:
-  bool try_header(std::span<const std::byte> bytes) {
-    if (setjmp(error_.jump) != 0) return false;
-    jpeg_create_decompress(&info_);
-    info_.progress = &progress_;
-    jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-    jpeg_read_header(&info_, TRUE);
-    return true;
-  }
-  bool try_start() {
-    if (setjmp(error_.jump) != 0) return false;
-    jpeg_start_decompress(&info_);
-    return true;
-  }
-  bool try_row(std::uint8_t* row) {
-    if (setjmp(error_.jump) != 0) return false;
-    JSAMPROW rows[1] = {row};
-    return jpeg_read_scanlines(&info_, rows, 1) == 1;
-  }
-  bool try_finish() {
-    if (setjmp(error_.jump) != 0) return false;
-    return jpeg_finish_decompress(&info_) != 0;
-  }
-  void require(bool good) {
-    if (good) return;
-    error_.text.back() = '\0';
-    throw DataError(fmt::format("corrupt JPEG: {}", error_.text.data()));
-  }
-
-  jpeg_decompress_struct info_;
-  ErrorState error_{};
-  jpeg_progress_mgr progress_{};
-};
 
 J_COLOR_SPACE colours_for(const jpeg_decompress_struct& info, std::int64_t channels) {
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) {
@@ -147,7 +66,7 @@ class JpegWriter {
   JpegWriter() {
     std::memset(&info_, 0, sizeof info_);
     info_.err = jpeg_std_error(&error_.base);
-    error_.base.error_exit = on_error;
+    error_.base.error_exit = on_jpeg_error;
   }
   ~JpegWriter() {
     jpeg_destroy_compress(&info_);
@@ -180,23 +99,103 @@ class JpegWriter {
 
  private:
   jpeg_compress_struct info_;
-  ErrorState error_{};
+  JpegError error_{};
   unsigned char* buffer_ = nullptr;
   unsigned long bytes_ = 0;
 };
 
 }  // namespace
 
+void on_jpeg_error(j_common_ptr info) {
+  auto* error = reinterpret_cast<JpegError*>(info->err);
+  (*info->err->format_message)(info, error->text.data());
+  std::longjmp(error->jump, 1);
+}
+
+JpegReader::JpegReader(DecoderMemory& memory) : memory_{memory} {
+  std::memset(&info_, 0, sizeof info_);
+  info_.err = jpeg_std_error(&error_.base);
+  error_.base.error_exit = on_jpeg_error;
+  error_.base.emit_message = on_message;
+  progress_.progress_monitor = on_progress;
+  require(try_create());
+  info_.progress = &progress_;
+  use_decoder_memory(info_, memory_);
+}
+
+JpegReader::~JpegReader() {
+  jpeg_destroy_decompress(&info_);
+}
+
+void JpegReader::read_header(std::span<const std::byte> bytes) {
+  jpeg_abort_decompress(&info_);
+  // Tables of the picture before would serve one that lacks its own.
+  std::fill(std::begin(info_.quant_tbl_ptrs), std::end(info_.quant_tbl_ptrs), nullptr);
+  std::fill(std::begin(info_.dc_huff_tbl_ptrs), std::end(info_.dc_huff_tbl_ptrs), nullptr);
+  std::fill(std::begin(info_.ac_huff_tbl_ptrs), std::end(info_.ac_huff_tbl_ptrs), nullptr);
+  info_.src = nullptr;
+  memory_.memory.reset();
+  memory_.samples = nullptr;
+  memory_.blocks = nullptr;
+  require(try_header(bytes));
+  if (info_.data_precision != 8) {
+    throw DataError(fmt::format("a JPEG of {} bits a channel; expected 8", info_.data_precision));
+  }
+}
+void JpegReader::start() {
+  require(try_start());
+}
+void JpegReader::read_row(std::uint8_t* row) {
+  require(try_row(row));
+}
+void JpegReader::finish() {
+  require(try_finish());
+}
+
+bool JpegReader::try_create() {
+  if (setjmp(error_.jump) != 0) return false;
+  jpeg_create_decompress(&info_);
+  return true;
+}
+bool JpegReader::try_header(std::span<const std::byte> bytes) {
+  if (setjmp(error_.jump) != 0) return false;
+  jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  jpeg_read_header(&info_, TRUE);
+  return true;
+}
+bool JpegReader::try_start() {
+  if (setjmp(error_.jump) != 0) return false;
+  jpeg_start_decompress(&info_);
+  return true;
+}
+bool JpegReader::try_row(std::uint8_t* row) {
+  if (setjmp(error_.jump) != 0) return false;
+  JSAMPROW rows[1] = {row};
+  return jpeg_read_scanlines(&info_, rows, 1) == 1;
+}
+bool JpegReader::try_finish() {
+  if (setjmp(error_.jump) != 0) return false;
+  return jpeg_finish_decompress(&info_) != 0;
+}
+
+void JpegReader::require(bool good) {
+  if (good) return;
+  if (memory_.memory.refused()) memory_.memory.throw_refused();
+  error_.text.back() = '\0';
+  throw DataError(fmt::format("corrupt JPEG: {}", error_.text.data()));
+}
+
 PictureInfo read_jpeg_info(std::span<const std::byte> bytes) {
-  JpegReader reader;
+  DecoderMemory memory;
+  JpegReader& reader = memory.jpeg();
   reader.read_header(bytes);
   return {PictureFormat::kJpeg, reader.info().image_height, reader.info().image_width,
           reader.info().num_components};
 }
 
 void decode_jpeg_rows(std::span<const std::byte> bytes, const DecodeOptions& options, RowSink& sink,
-                      Meter* meter) {
-  JpegReader reader;
+                      DecoderMemory& memory) {
+  JpegReader& reader = memory.jpeg();
   reader.read_header(bytes);
   jpeg_decompress_struct& info = reader.info();
   check_picture_size(info.image_height, info.image_width);
@@ -207,7 +206,6 @@ void decode_jpeg_rows(std::span<const std::byte> bytes, const DecodeOptions& opt
   info.dct_method = JDCT_ISLOW;
   info.do_fancy_upsampling = TRUE;
 
-  const MeteredScope scratch(meter, reader.working_bytes());
   reader.start();
   sink.start(info.output_height, info.output_width, info.output_components);
   while (info.output_scanline < info.output_height) {

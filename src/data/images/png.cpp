@@ -5,13 +5,12 @@
 #include <csetjmp>
 #include <cstring>
 #include <fmt/format.h>
-#include <vector>
 
 #include <png.h>
 
 #include "base/check.hpp"
 #include "data/images/decode.hpp"
-#include "data/node.hpp"
+#include "data/images/memory.hpp"
 
 namespace surefit::data {
 namespace {
@@ -37,15 +36,22 @@ void on_read(png_structp png, png_bytep out, png_size_t count) {
   state->at += count;
 }
 
+png_voidp on_allocate(png_structp png, png_alloc_size_t bytes) {
+  return static_cast<DecoderMemory*>(png_get_mem_ptr(png))->take(bytes);
+}
+void on_free(png_structp, png_voidp) {}  // all at once, before the next picture
+
 class PngReader {
  public:
-  explicit PngReader(std::span<const std::byte> bytes) {
+  PngReader(std::span<const std::byte> bytes, DecoderMemory& memory) : memory_(memory) {
+    memory.reset();
     state_.bytes = bytes;
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &state_, on_error, on_warning);
+    png_ = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &state_, on_error, on_warning, &memory,
+                                    on_allocate, on_free);
     if (png_ != nullptr) info_ = png_create_info_struct(png_);
     if (info_ == nullptr) {
       png_destroy_read_struct(&png_, &info_, nullptr);
-      throw SystemError("[decode_png] libpng cannot start: out of memory", ENOMEM);
+      memory.throw_refused();
     }
   }
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
@@ -70,6 +76,7 @@ class PngReader {
     static const png_byte kIgnored[] = "iCCP\0zTXt\0iTXt\0tEXt\0eXIf";
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, kIgnored, 5);
     png_set_chunk_malloc_max(png_, png_alloc_size_t{1} << 20);
+    png_set_chunk_cache_max(png_, 16);
     png_read_info(png_, info_);
     return true;
   }
@@ -102,9 +109,12 @@ class PngReader {
     return true;
   }
   void require(bool good) const {
-    if (!good) throw DataError(fmt::format("corrupt PNG: {}", state_.text.data()));
+    if (good) return;
+    if (memory_.refused()) memory_.throw_refused();
+    throw DataError(fmt::format("corrupt PNG: {}", state_.text.data()));
   }
 
+  DecoderMemory& memory_;
   PngState state_;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
@@ -139,25 +149,23 @@ bool try_write(png_structp png, png_infop info, PngState& state,
 }  // namespace
 
 PictureInfo read_png_info(std::span<const std::byte> bytes) {
-  PngReader reader(bytes);
+  DecoderMemory memory;
+  PngReader reader(bytes, memory);
   reader.read_header();
   return {PictureFormat::kPng, reader.height(), reader.width(), reader.channels()};
 }
 
 void decode_png_rows(std::span<const std::byte> bytes, const DecodeOptions& options, RowSink& sink,
-                     Meter* meter) {
+                     DecoderMemory& memory) {
   if (options.channels != 0 && options.channels != 1 && options.channels != 3 &&
       options.channels != 4) {
     throw ConfigError(
         fmt::format("[decode_png] channels is {}; expected 0, 1, 3 or 4", options.channels));
   }
-  PngReader reader(bytes);
+  PngReader reader(bytes, memory);
   reader.read_header();
   const std::int64_t height = reader.height(), width = reader.width();
   check_picture_size(height, width);
-  // Zlib's window, and two rows of up to four 16-bit channels.
-  const MeteredScope scratch(meter,
-                             (std::uint64_t{64} << 10) + static_cast<std::uint64_t>(width) * 16);
   reader.start(options.channels);
   const std::int64_t channels = reader.channels();
   sink.start(height, width, channels);
@@ -171,17 +179,17 @@ void decode_png_rows(std::span<const std::byte> bytes, const DecodeOptions& opti
   }
   // Interlaced pictures fill in row by row over several passes.
   const std::size_t row_bytes = static_cast<std::size_t>(width * channels);
-  const MeteredScope whole(meter, row_bytes * static_cast<std::size_t>(height));
-  std::vector<std::uint8_t> pixels(row_bytes * static_cast<std::size_t>(height));
+  auto* pixels =
+      static_cast<std::uint8_t*>(memory.take(row_bytes * static_cast<std::size_t>(height)));
+  if (pixels == nullptr) memory.throw_refused();
   for (int pass = 0; pass < reader.passes(); ++pass) {
     for (std::int64_t y = 0; y < height; ++y) {
-      reader.read_row(pixels.data() + static_cast<std::size_t>(y) * row_bytes);
+      reader.read_row(pixels + static_cast<std::size_t>(y) * row_bytes);
     }
   }
   reader.finish();
   for (std::int64_t y = 0; y < height; ++y) {
-    std::memcpy(sink.next_row(), pixels.data() + static_cast<std::size_t>(y) * row_bytes,
-                row_bytes);
+    std::memcpy(sink.next_row(), pixels + static_cast<std::size_t>(y) * row_bytes, row_bytes);
     sink.row_done();
   }
 }

@@ -73,8 +73,9 @@ class Arrays final : public Node {
   std::vector<LedgerEntry> buffers() const override {
     std::uint64_t bytes = 0;
     for (const Tensor& tensor : components_) bytes += tensor.bytes();
-    return {{describe(), bytes}};
+    return {{describe(), bytes, Residence::kSource}};
   }
+  bool only_copies() const override { return true; }
 
  private:
   std::vector<Tensor> components_;
@@ -90,6 +91,7 @@ class Range final : public Node {
   std::vector<ComponentSpec> spec() const override { return {{DType::kInt64, {}}}; }
   std::optional<std::uint64_t> size() const override { return count_; }
   std::uint64_t fingerprint() const override { return count_; }
+  bool only_copies() const override { return true; }
   void read(Position at, Sample& out, Worker&) const override {
     out.resize(1);
     out.place(at.index, at.pass);

@@ -2,6 +2,7 @@
 #include "data/sources/files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <limits>
@@ -95,7 +96,30 @@ class Files final : public Node {
     return hash;
   }
 
-  std::vector<LedgerEntry> buffers() const override { return {{describe(), table_.bytes()}}; }
+  std::vector<LedgerEntry> buffers() const override {
+    return {{describe(), table_.bytes(), Residence::kSource}};
+  }
+
+  // The largest files hold the largest pictures, nearly always; JPEG and PNG each by themselves,
+  // because they pack differently.
+  std::vector<std::uint64_t> heaviest(std::uint64_t count) const override {
+    std::array<std::vector<std::pair<std::int64_t, std::uint64_t>>, 2> sizes;
+    std::string path;
+    for (std::size_t i = 0; i < table_.size(); ++i) {
+      table_.path(i, path);
+      struct stat status {};
+      if (::stat(path.c_str(), &status) != 0) continue;
+      sizes[path.ends_with(".png") ? 1 : 0].emplace_back(-status.st_size, i);
+    }
+    std::vector<std::uint64_t> indices;
+    for (auto& kind : sizes) {
+      const auto kept = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(count, kind.size()));
+      std::partial_sort(kind.begin(), kind.begin() + kept, kind.end());
+      for (std::ptrdiff_t i = 0; i < kept; ++i)
+        indices.push_back(kind[static_cast<std::size_t>(i)].second);
+    }
+    return indices;
+  }
 
  private:
   FileTable table_;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "surefit/image.hpp"
+
 #include "data/node.hpp"
 
 namespace surefit::data {
@@ -35,6 +37,9 @@ class FileTable {
   std::string root_, names_;
   std::vector<Entry> entries_;
 };
+
+// What image_dataset_from_directory reads: paths, with int32 labels when there are labels.
+Dataset folder_paths(const std::string& directory, const ImageDirectoryOptions& options);
 
 // Elements are (path) or (path, int32 label).
 NodePtr make_files(FileTable table, bool labelled, std::string name);

@@ -84,7 +84,7 @@ std::vector<std::string> class_names_of(const std::string& directory) {
   return names;
 }
 
-Dataset image_dataset_from_directory(const std::string& directory, ImageDirectoryOptions options) {
+Dataset data::folder_paths(const std::string& directory, const ImageDirectoryOptions& options) {
   check_options(options);
   const bool labelled = options.label_mode != LabelMode::kNone;
   std::vector<std::string> classes = options.class_names;
@@ -122,7 +122,14 @@ Dataset image_dataset_from_directory(const std::string& directory, ImageDirector
     dataset = options.subset == Subset::kTraining ? dataset.take(count - validation)
                                                   : dataset.skip(count - validation);
   }
-  if (options.shuffle) dataset = dataset.shuffle(count, {.seed = options.seed});
+  return options.shuffle ? dataset.shuffle(count, {.seed = options.seed}) : dataset;
+}
+
+Dataset image_dataset_from_directory(const std::string& directory, ImageDirectoryOptions options) {
+  if (options.label_mode != LabelMode::kNone && options.class_names.empty())
+    options.class_names = class_names_of(directory);
+  const std::vector<std::string>& classes = options.class_names;
+  Dataset dataset = data::folder_paths(directory, options);
   dataset =
       dataset.map(transform::load_picture({.height = options.height,
                                            .width = options.width,

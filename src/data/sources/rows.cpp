@@ -16,11 +16,9 @@ class FileRows final : public Node {
     if (arrays_.empty()) throw ConfigError("[file rows] no arrays; expected at least one");
     for (const FileArray& array : arrays_) {
       if (array.shape.rank() == 0 || array.shape[0] != arrays_[0].shape[0]) {
-        throw DataError(
-            fmt::format("[{}] first extents differ; expected {} rows; got shape {}", array.path,
-                        arrays_[0].shape.rank() == 0 ? 0 : arrays_[0].shape[0],
-                        array.shape.to_string()),
-            array.path);
+        throw DataError(fmt::format("[{}] the arrays differ in length: {} and {}", array.path,
+                                    arrays_[0].shape.to_string(), array.shape.to_string()),
+                        array.path);
       }
       rows_.push_back({array.dtype, Dims(array.shape.drop_front())});
     }
@@ -30,6 +28,7 @@ class FileRows final : public Node {
     return fmt::format("file_rows({})", arrays_[0].shape[0]);
   }
   std::vector<ComponentSpec> spec() const override { return rows_; }
+  bool only_copies() const override { return true; }
   std::optional<std::uint64_t> size() const override {
     return static_cast<std::uint64_t>(arrays_[0].shape[0]);
   }

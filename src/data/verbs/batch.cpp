@@ -98,6 +98,15 @@ class BatchCursor final : public Cursor {
 
 }  // namespace
 
+const Batch* find_batch(const Node& top) {
+  const Node* node = &top;
+  while (node != nullptr) {
+    if (const auto* batch = dynamic_cast<const Batch*>(node)) return batch;
+    node = node->inputs().size() == 1 ? &node->input() : nullptr;
+  }
+  return nullptr;
+}
+
 void store_row(const Sample& sample, std::span<const Slot> slots, std::uint64_t row) {
   if (sample.size() != slots.size()) {
     throw DataError(fmt::format("[batch] {}: expected {} components; got {}",
@@ -159,8 +168,7 @@ std::uint64_t Batch::rows(std::uint64_t index) const {
 std::uint64_t Batch::fill(Position at, std::span<const Slot> slots, std::span<std::uint64_t> ids,
                           Team& team) const {
   const std::uint64_t count = rows(at.index);
-  team.pool->parallel_for(count, [&](std::size_t row, int thread) {
-    Worker& worker = (*team.workers)[static_cast<std::size_t>(thread)];
+  run_team(team, count, [&](std::size_t row, Worker& worker) {
     Worker::Lease lease(worker);
     Sample& sample = *lease;
     const OfferedRow offered(sample, slots, row);

@@ -38,6 +38,9 @@ class Batch final : public Node {
   BatchOptions options_;
 };
 
+// The batch verb that decides the rows, below verbs that only choose among batches; or null.
+const Batch* find_batch(const Node& top);
+
 // Checks `sample` against `slots` and writes it into row `row`.
 void store_row(const Sample& sample, std::span<const Slot> slots, std::uint64_t row);
 

@@ -26,9 +26,12 @@ class Cache final : public Node {
     }
     if (indexed_) {
       const std::uint64_t samples = input->size().value();
-      store_ = options_.file.empty()
-                   ? make_memory_store(samples, limit_of(options_))
-                   : make_file_store(options_.file, samples, input->spec(), fingerprint_of(*input));
+      const std::vector<ComponentSpec> spec = input->spec();
+      const std::uint64_t limit = limit_of(options_);
+      store_ = !options_.file.empty()
+                   ? make_file_store(options_.file, samples, spec, fingerprint_of(*input))
+               : element_bytes(spec) > 0 ? make_slab_store(samples, spec, limit)
+                                         : make_memory_store(samples, limit);
     }
   }
 
@@ -71,10 +74,7 @@ class Cache final : public Node {
   }
   std::vector<LedgerEntry> buffers() const override {
     if (!options_.file.empty()) return {};
-    const std::uint64_t all = element_bytes(spec()) * size().value_or(0);
-    const std::uint64_t overhead = size().value_or(0) * 192;  // a header, extents and a path each
-    const std::uint64_t limit = limit_of(options_);
-    return {{"cache", all == 0 ? limit : std::min(limit, all + overhead)}};
+    return {{"cache", store_ ? store_->limit_bytes() : meter_->limit_bytes(), Residence::kCache}};
   }
 
  private:

@@ -20,7 +20,7 @@ class Stream : public Node {
 class GeneratorSource final : public Stream {
  public:
   GeneratorSource(GeneratorFactory factory, std::vector<ComponentSpec> spec)
-      : Stream({}), factory_(std::move(factory)), spec_(std::move(spec)) {
+      : Stream(std::vector<NodePtr>{}), factory_(std::move(factory)), spec_(std::move(spec)) {
     if (!factory_) throw ConfigError("[from_generator] the factory is empty; expected a callable");
     if (spec_.empty())
       throw ConfigError("[from_generator] no component declared; expected at least one");
@@ -188,7 +188,7 @@ class StreamShuffle final : public Stream {
     for (const ComponentSpec& component : input().spec()) {
       bytes += 16 + component.dims.rank() * 8 + component.dims.count() * size_of(component.dtype);
     }
-    return {{describe() + " buffer", buffer_size_ * bytes}};
+    return {{describe() + " buffer", buffer_size_ * bytes, Residence::kMetered}};
   }
 
  private:

@@ -54,23 +54,18 @@ SUREFIT_INLINE std::int64_t packed_index(DenseShape s, std::int64_t k, std::int6
   return (oc / kDensePanel * s.inputs + k) * kDensePanel + oc % kDensePanel;
 }
 
-void pack(DenseShape s, const float* keras, float* packed) {
-  std::memset(packed, 0, static_cast<std::size_t>(dense_weight_count(s)) * sizeof(float));
-  for (std::int64_t k = 0; k < s.inputs; ++k)
-    for (std::int64_t oc = 0; oc < s.outputs; ++oc)
-      packed[packed_index(s, k, oc)] = keras[k * s.outputs + oc];
+void pack_row(DenseShape s, std::int64_t k, const float* row, float* packed) {
+  for (std::int64_t oc = 0; oc < s.outputs; ++oc) packed[packed_index(s, k, oc)] = row[oc];
 }
 
-void unpack(DenseShape s, const float* packed, float* keras) {
-  for (std::int64_t k = 0; k < s.inputs; ++k)
-    for (std::int64_t oc = 0; oc < s.outputs; ++oc)
-      keras[k * s.outputs + oc] = packed[packed_index(s, k, oc)];
+void unpack_row(DenseShape s, std::int64_t k, const float* packed, float* row) {
+  for (std::int64_t oc = 0; oc < s.outputs; ++oc) row[oc] = packed[packed_index(s, k, oc)];
 }
 
 }  // namespace
 
 void fill_dense(KernelTable& table) {
-  table.dense = {forward, backward_data, backward_weights, backward_bias, pack, unpack};
+  table.dense = {forward, backward_data, backward_weights, backward_bias, pack_row, unpack_row};
 }
 
 }  // namespace surefit::kernels::SUREFIT_ISA

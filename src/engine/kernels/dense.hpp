@@ -85,9 +85,9 @@ struct DenseKernels {
   void (*backward_data)(const DenseBackwardDataArgs&) = nullptr;
   void (*backward_weights)(const DenseBackwardWeightsArgs&) = nullptr;
   void (*backward_bias)(const DenseBackwardBiasArgs&) = nullptr;
-  // From and to Keras's kernel [K][OC].
-  void (*pack)(DenseShape shape, const float* keras, float* packed) = nullptr;
-  void (*unpack)(DenseShape shape, const float* packed, float* keras) = nullptr;
+  // Row k of Keras's kernel [K][OC], into the packed array and out of it. Padding is not touched.
+  void (*pack_row)(DenseShape shape, std::int64_t k, const float* row, float* packed) = nullptr;
+  void (*unpack_row)(DenseShape shape, std::int64_t k, const float* packed, float* row) = nullptr;
 };
 
 }  // namespace surefit::kernels

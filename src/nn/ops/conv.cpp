@@ -21,8 +21,10 @@ std::size_t at(std::size_t base, int extent, int index) {
   return base * static_cast<std::size_t>(extent) + static_cast<std::size_t>(index);
 }
 
-// Where element (h, w, i, o) of Keras's kernel lies; `i` counts within its group.
-std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int h, int w, int i, int o) {
+// Where element (h, w, i, o) of Keras's kernel lies; `i` counts within its group, `width` is that
+// of the bands, where there are any.
+std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int width, int h, int w,
+                         int i, int o) {
   const auto block = static_cast<std::size_t>(o / 8);
   switch (algorithm) {
     case ConvAlgorithm::kFirst:
@@ -32,7 +34,6 @@ std::size_t engine_index(const ConvShape& s, ConvAlgorithm algorithm, int h, int
     default:
       break;
   }
-  const int width = kernels::direct_band_width(s.ic, s.oc, s.groups);
   const int first = kernels::direct_band_first(s.ic, s.oc, s.groups, o / 8, width);
   const int channel = o / (s.oc / s.groups) * (s.ic / s.groups) + i;
   const std::size_t tile = at(at(at(block, width, channel / 8 - first), s.kh, h), s.kw, w);
@@ -58,6 +59,7 @@ class ConvKernelPacking final : public Packing {
     // Keras stores a depthwise kernel as (kh, kw, channels, 1): the same order as one input per
     // group.
     std::size_t keras = 0;
+    const int width = kernels::direct_band_width(s_.ic, s_.oc, s_.groups);
     for (int h = 0; h < s_.kh; ++h) {
       for (int w = 0; w < s_.kw; ++w) {
         for (int i = 0; i < s_.ic / s_.groups; ++i) {
@@ -66,10 +68,10 @@ class ConvKernelPacking final : public Packing {
           for (int o = 0; o < s_.oc; o += 8) {
             const int lanes = std::min(8, s_.oc - o), per_group = s_.oc / s_.groups;
             const bool together = o / per_group == (o + lanes - 1) / per_group;
-            const std::size_t first = engine_index(s_, algorithm_, h, w, i, o);
+            const std::size_t first = engine_index(s_, algorithm_, width, h, w, i, o);
             for (int lane = 0; lane < lanes; ++lane) {
               visit(keras++, together ? first + static_cast<std::size_t>(lane)
-                                      : engine_index(s_, algorithm_, h, w, i, o + lane));
+                                      : engine_index(s_, algorithm_, width, h, w, i, o + lane));
             }
           }
         }

@@ -2,6 +2,7 @@
 #include "nn/ops/dense.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <tuple>
 
 #include "base/check.hpp"
@@ -207,29 +208,29 @@ class DenseKernelPacking final : public Packing {
   std::size_t stored_count() const override {
     return static_cast<std::size_t>(kernels::dense_weight_count(shape_));
   }
+  // Row by row: a copy of the whole kernel would double the largest layers each time they are
+  // saved.
   void pack(const float* keras, float* engine) const override {
-    if (input_.layout == Layout::kPlain) return kernels::table().dense.pack(shape_, keras, engine);
-    std::vector<float> rows(static_cast<std::size_t>(shape_.inputs * shape_.outputs), 0.0f);
+    std::memset(engine, 0, stored_count() * sizeof(float));
     for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
-      std::copy_n(keras + keras_row * shape_.outputs, shape_.outputs,
-                  rows.data() + stored_row * shape_.outputs);
+      kernels::table().dense.pack_row(shape_, stored_row, keras + keras_row * shape_.outputs,
+                                      engine);
     });
-    kernels::table().dense.pack(shape_, rows.data(), engine);
   }
   void unpack(const float* engine, float* keras) const override {
-    if (input_.layout == Layout::kPlain)
-      return kernels::table().dense.unpack(shape_, engine, keras);
-    std::vector<float> rows(static_cast<std::size_t>(shape_.inputs * shape_.outputs));
-    kernels::table().dense.unpack(shape_, engine, rows.data());
     for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
-      std::copy_n(rows.data() + stored_row * shape_.outputs, shape_.outputs,
-                  keras + keras_row * shape_.outputs);
+      kernels::table().dense.unpack_row(shape_, stored_row, engine,
+                                        keras + keras_row * shape_.outputs);
     });
   }
 
  private:
   template <typename Visit>
   void for_each_row(const Visit& visit) const {
+    if (input_.layout == Layout::kPlain) {
+      for (std::int64_t row = 0; row < shape_.inputs; ++row) visit(row, row);
+      return;
+    }
     const std::int64_t pixels = input_.picture[0] * input_.picture[1], channels = input_.picture[2];
     for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
       for (std::int64_t c = 0; c < channels; ++c) {

@@ -27,11 +27,12 @@ class CSVLoggerImpl final : public Callback {
     before_ =
         spec_.append && env.exists(spec_.filename) ? read_file(env, spec_.filename) : std::string();
   }
-  void on_resume(TrainState& state) override { write(state.history()); }
-  void on_epoch_end(TrainState& state, const Logs&) override { write(state.history()); }
+  void on_resume(TrainState& state) override { write(state); }
+  void on_epoch_end(TrainState& state, const Logs&) override { write(state); }
 
  private:
-  void write(const History& history) const {
+  void write(TrainState& state) const {
+    const History& history = state.history();
     std::vector<std::size_t> order(history.names.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
@@ -48,8 +49,13 @@ class CSVLoggerImpl final : public Callback {
         text += fmt::format("{}{}", spec_.separator, history.epochs[epoch][i]);
       text += '\n';
     }
-    write_file_atomically(Env::posix(), spec_.filename,
-                          [&](WritableFile& file) { file.append(std::as_bytes(std::span(text))); });
+    try {
+      write_file_atomically(Env::posix(), spec_.filename, [&](WritableFile& file) {
+        file.append(std::as_bytes(std::span(text)));
+      });
+    } catch (const SystemError& error) {  // written whole again behind the next epoch
+      state.warn(fmt::format("[CSVLogger] {}", error.what()));
+    }
   }
 
   CSVLogger spec_;

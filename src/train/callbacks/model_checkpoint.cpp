@@ -81,14 +81,17 @@ class ModelCheckpointImpl final : public Callback {
 
  private:
   void save(TrainState& state, const Logs& logs) {
-    if (spec_.save_best_only) {
-      // Within an epoch there is no validation yet; then there is nothing to compare.
-      const double* value = find_log(logs, monitor_.name());
-      if (value == nullptr || !monitor_.better(*value, best_)) return;
-      best_ = *value;
-    }
+    // Within an epoch there is no validation yet; then there is nothing to compare.
+    const double* value = find_log(logs, monitor_.name());
+    if (spec_.save_best_only && (value == nullptr || !monitor_.better(*value, best_))) return;
     const std::string path = fill_pattern(spec_.filepath, state.epoch() + 1, logs);
-    spec_.save_weights_only ? state.save_weights(path) : state.save_checkpoint(path);
+    try {
+      spec_.save_weights_only ? state.save_weights(path) : state.save_checkpoint(path);
+    } catch (const SystemError& error) {  // a full disk is no reason to lose the training
+      state.warn(fmt::format("[ModelCheckpoint] {}", error.what()));
+      return;
+    }
+    if (spec_.save_best_only) best_ = *value;
   }
 
   ModelCheckpoint spec_;

@@ -14,6 +14,12 @@ std::size_t terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 100;
 }
 
+void print_plan(const TrainState& state) {
+  ProgressLine line;
+  line.add("{}\n", state.memory().to_text());
+  line.write(STDERR_FILENO);
+}
+
 void warn(const std::string& text) {
   ProgressLine line;
   line.add("\r\x1b[Kwarning: {}\n", text);
@@ -22,6 +28,7 @@ void warn(const std::string& text) {
 
 class TerminalProgress final : public Callback {
  public:
+  void on_train_begin(TrainState& state) override { print_plan(state); }
   void on_epoch_begin(TrainState& state) override { begin(state); }
   void on_resume(TrainState& state) override {
     if (state.epoch_step() > 0) begin(state);
@@ -79,6 +86,7 @@ class TerminalProgress final : public Callback {
     line_.add(" - {:.0f} img/s", state.images_per_second());
     line_.add_logs(logs);
     line_.add_memory();
+    line_.add_input(state);
     if (!done)
       line_.truncate(columns);  // a wrapped line cannot be drawn over; the last one may wrap
     line_.add("\x1b[K");
@@ -91,6 +99,7 @@ class TerminalProgress final : public Callback {
 
 class PlainProgress final : public Callback {
  public:
+  void on_train_begin(TrainState& state) override { print_plan(state); }
   void on_epoch_begin(TrainState&) override { started_ = monotonic_seconds(); }
   void on_resume(TrainState&) override { started_ = monotonic_seconds(); }
   void on_epoch_end(TrainState& state, const Logs& logs) override {
@@ -99,6 +108,7 @@ class PlainProgress final : public Callback {
              monotonic_seconds() - started_, state.images_per_second());
     line.add_logs(logs);
     line.add_memory();
+    line.add_input(state);
     line.add("\n");
     line.write(STDERR_FILENO);
   }

@@ -25,6 +25,11 @@ class ProgressLine {
   void add_logs(const Logs& logs) {
     for (const auto& [name, value] : logs) add(" - {}: {:.4f}", name, value);
   }
+  // Only where it matters: most networks train slower than their data come.
+  void add_input(const TrainState& state) {
+    if (state.input_share() > 0.01) add(" - input {:.0f}%", state.input_share() * 100);
+    if (state.input_stall() > 0.01) add(" (stall {:.0f}%)", state.input_stall() * 100);
+  }
   void add_memory() {
     add(" - {:.0f} MiB", static_cast<double>(read_process_memory().resident_bytes) / 0x1p20);
   }

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <fmt/format.h>
+#include <span>
+
+#include "base/env.hpp"
+#include "base/memory_limit.hpp"
+#include "base/units.hpp"
+#include "engine/onednn.hpp"
+#include "interop/json.hpp"
+#include "train/model_impl.hpp"
+#include "train/setup.hpp"
+#include "worker/options.hpp"
+#include "worker/plan_page.hpp"
+#include "worker/verbs.hpp"
+
+namespace surefit::worker {
+namespace {
+
+constexpr const char* kExample = R"(
+Example:
+  surefit plan --model resnet18 --input 32x32x3 --batch-size 128 --memory 400M --html plan.html
+  surefit plan --model vgg16 --memory 2G --largest-batch
+)";
+
+struct PlanArguments {
+  ModelOptions model;
+  MemoryOptions memory;
+  std::string optimizer = "adam", loss = "sparse_categorical_crossentropy", html;
+  std::int64_t batch_size = 32, group = 0;
+  int threads = 0;
+  bool winograd = false, json = false, largest = false;
+
+  void add_to(CLI::App& app) {
+    model.add_to(app);
+    memory.add_to(app);
+    app.add_option("--batch-size", batch_size, "samples per step")->capture_default_str();
+    app.add_option("--threads", threads, "threads (default: all cores)")
+        ->check(CLI::Range(1, 1024));
+    app.add_option("--group", group, "samples in flight at once (default: planned)")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--optimizer", optimizer, "its slots count")->capture_default_str();
+    app.add_option("--loss", loss, "Keras's name of a loss")->capture_default_str();
+    app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd");
+    app.add_flag("--largest-batch", largest,
+                 "find the largest batch that fits, without running anything");
+    app.add_flag("--json", json, "one JSON object on stdout");
+    app.add_option("--html", html, "write a page: memory over one step, and the arena");
+  }
+};
+
+Json buffer_json(const Buffer& buffer) {
+  return {{"name", buffer.name},    {"layer", buffer.layer}, {"category", name_of(buffer.category)},
+          {"bytes", buffer.bytes},  {"first", buffer.first}, {"last", buffer.last},
+          {"offset", buffer.offset}};
+}
+
+std::string when(const Plan& plan, const Graph& graph, int instance) {
+  const Node& node = graph.node(plan.instances[static_cast<std::size_t>(instance)].node);
+  return fmt::format("{} {}", node.layer, node.op->kind());
+}
+
+void print_json(const MemoryPlan& plan, const MemoryReport& report) {
+  Json categories = Json::object(), rungs = Json::array(), buffers = Json::array(),
+       ledger = Json::array();
+  for (const auto& [name, bytes] : report.categories) categories[name] = bytes;
+  for (const auto& [name, bytes] : report.rungs)
+    rungs.push_back({{"name", name}, {"saved_bytes", bytes}});
+  for (const Buffer* buffer : largest_at_peak(plan.main, 10))
+    buffers.push_back(buffer_json(*buffer));
+  for (const LedgerEntry& entry : plan.ledger)
+    ledger.push_back(
+        {{"name", entry.name}, {"category", name_of(entry.category)}, {"bytes", entry.bytes}});
+  const Json json = {{"event", "plan"},
+                     {"batch", plan.main.batch},
+                     {"threads", plan.main.threads},
+                     {"predicted_bytes", report.predicted_bytes},
+                     {"budget_bytes", report.budget_bytes},
+                     {"budget_source", report.budget_source},
+                     {"full_speed_bytes", plan.full_speed_bytes},
+                     {"floor_bytes", plan.floor_bytes},
+                     {"slowdown", plan.slowdown},
+                     {"arena_bytes", plan.arena_bytes()},
+                     {"live_bytes", plan.main.max_live_bytes},
+                     {"spill_bytes", plan.main.file_bytes},
+                     {"peak", report.peak},
+                     {"peak_instance", plan.main.peak_instance},
+                     {"instances", plan.main.instances.size()},
+                     {"categories", categories},
+                     {"rungs", rungs},
+                     {"ledger", ledger},
+                     {"largest", buffers}};
+  fmt::print("{}\n", dump_json(json));
+}
+
+void print_text(const MemoryPlan& plan, const MemoryReport& report, const Graph& graph) {
+  fmt::print("{:<28} {:>12}\n", "what", "bytes");
+  for (const auto& [name, bytes] : report.categories)
+    fmt::print("{:<28} {:>12}\n", name, format_bytes(bytes));
+  fmt::print("{:<28} {:>12}   the process will not exceed this\n", "predicted peak",
+             format_bytes(report.predicted_bytes));
+  if (report.budget_bytes != kNoLimit)
+    fmt::print("{:<28} {:>12}   {}\n", "budget", format_bytes(report.budget_bytes),
+               report.budget_source);
+  fmt::print("{:<28} {:>12}\n", "at full speed", format_bytes(plan.full_speed_bytes));
+  fmt::print("{:<28} {:>12}   least memory with the same bits\n", "floor",
+             format_bytes(plan.floor_bytes));
+  if (plan.main.file_bytes > 0)
+    fmt::print("{:<28} {:>12}\n", "spill file", format_bytes(plan.main.file_bytes));
+  fmt::print("\nfullest at step {} of {}: {}\n", plan.main.peak_instance + 1,
+             plan.main.instances.size(), report.peak);
+  fmt::print("\n{:>12}  {:<16} {:<36} {}\n", "bytes", "category", "largest at that moment",
+             "alive from ... to");
+  for (const Buffer* buffer : largest_at_peak(plan.main, 10)) {
+    fmt::print("{:>12}  {:<16} {:<36} {} ... {}\n", format_bytes(buffer->bytes),
+               name_of(buffer->category), buffer->name, when(plan.main, graph, buffer->first),
+               when(plan.main, graph, buffer->last));
+  }
+  fmt::print("\n");
+  if (report.rungs.empty()) {
+    fmt::print("the fastest plan fits: nothing is recomputed or moved\n");
+    return;
+  }
+  fmt::print("to fit the budget, about {:.0f} % more time than at full speed:\n",
+             (plan.slowdown - 1) * 100);
+  for (const auto& [name, bytes] : report.rungs)
+    fmt::print("  {}{}\n", name, bytes > 0 ? fmt::format(": {}", format_bytes(bytes)) : "");
+}
+
+}  // namespace
+
+int plan_verb(const Arguments& arguments) {
+  CLI::App app("What a training will hold in memory, before it runs.", "surefit plan");
+  PlanArguments options;
+  options.add_to(app);
+  app.footer(kExample);
+  if (const auto code = parse(app, arguments)) return *code;
+  if (options.batch_size < 1)
+    throw ConfigError(
+        fmt::format("[--batch-size] expected at least 1; got {}", options.batch_size));
+  if (!options.html.empty()) check_writable(options.html, "--html");
+
+  Model model = options.model.make();
+  const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
+  const NamedArguments loss = parse_named(options.loss, "--loss");
+  model.compile({.optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
+                 .loss = Loss::from_config(loss.name, loss.arguments)});
+  FitOptions fit;
+  fit.threads = options.threads;
+  fit.group = options.group;
+  fit.winograd = options.winograd;
+  options.memory.apply(fit);
+  prepare_compute_thread();
+  const Program program(model.impl().network, &*model.impl().compiled, Program::Purpose::kTrain,
+                        policy_of(fit));
+  MemoryRequest request = memory_request(fit, program, options.batch_size, threads_of(fit));
+  enter_parameters(model.impl().parameters, request);
+  if (options.largest) {
+    const std::int64_t batch = largest_batch(request);
+    if (options.json) {
+      fmt::print("{{\"event\":\"largest_batch\",\"batch\":{},\"budget_bytes\":{}}}\n", batch,
+                 request.budget);
+    } else if (batch > 0) {
+      fmt::print("{}\n", batch);
+      fmt::print(stderr, "the largest batch that fits into {} ({})\n", format_bytes(request.budget),
+                 request.budget_source);
+    }
+    if (batch == 0) {
+      request.batch = 1;
+      plan_memory(request);  // says why
+    }
+    return 0;
+  }
+  const MemoryPlan plan = plan_memory(request, true);
+  const MemoryReport report = report_of(plan, request.budget_source, program.graph());
+  options.json ? print_json(plan, report) : print_text(plan, report, program.graph());
+  if (!options.html.empty()) {
+    const std::string page = plan_page(plan, report, program.graph(), model.name());
+    write_file_atomically(Env::posix(), options.html, [&](WritableFile& file) {
+      file.append(std::as_bytes(std::span(page)));
+    });
+    fmt::print(stderr, "wrote {}\n", options.html);
+  }
+  return 0;
+}
+
+}  // namespace surefit::worker
