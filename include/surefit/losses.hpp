@@ -59,8 +59,83 @@ struct BinaryCrossentropy {
 };
 LossPtr make_loss(const BinaryCrossentropy&);
 
-using BuiltinLosses = TypeList<SparseCategoricalCrossentropy, CategoricalCrossentropy,
-                               BinaryCrossentropy, MeanSquaredError>;
+// mean |p - t| over the elements of a sample.
+struct MeanAbsoluteError {
+  static constexpr std::string_view kClass = "MeanAbsoluteError";
+  static constexpr std::string_view kName = "mean_absolute_error";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+LossPtr make_loss(const MeanAbsoluteError&);
+
+// Half a square up to delta, straight beyond.
+struct Huber {
+  double delta = 1;
+  static constexpr std::string_view kClass = "Huber";
+  static constexpr std::string_view kName = "huber";
+  static constexpr auto fields() { return std::tuple{SpecField{"delta", &Huber::delta}}; }
+};
+LossPtr make_loss(const Huber&);
+
+// sum t log(t / p) over the last axis, both at least 1e-7.
+struct KLDivergence {
+  static constexpr std::string_view kClass = "KLDivergence";
+  static constexpr std::string_view kName = "kl_divergence";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+LossPtr make_loss(const KLDivergence&);
+
+// Binary cross-entropy times (1 - p_t) ^ gamma, p_t the probability of the truth; with class
+// balancing times alpha for ones and 1 - alpha for zeros. (Lin et al. 2017)
+struct BinaryFocalCrossentropy {
+  bool apply_class_balancing = false;
+  double alpha = 0.25;
+  double gamma = 2;
+  bool from_logits = false;
+  double label_smoothing = 0;
+  static constexpr std::string_view kClass = "BinaryFocalCrossentropy";
+  static constexpr std::string_view kName = "binary_focal_crossentropy";
+  static constexpr auto fields() {
+    return std::tuple{
+        SpecField{"apply_class_balancing", &BinaryFocalCrossentropy::apply_class_balancing},
+        SpecField{"alpha", &BinaryFocalCrossentropy::alpha},
+        SpecField{"gamma", &BinaryFocalCrossentropy::gamma},
+        SpecField{"from_logits", &BinaryFocalCrossentropy::from_logits},
+        SpecField{"label_smoothing", &BinaryFocalCrossentropy::label_smoothing}};
+  }
+};
+LossPtr make_loss(const BinaryFocalCrossentropy&);
+
+// -sum t alpha (1 - p) ^ gamma log p over the last axis.
+struct CategoricalFocalCrossentropy {
+  double alpha = 0.25;
+  double gamma = 2;
+  bool from_logits = false;
+  double label_smoothing = 0;
+  static constexpr std::string_view kClass = "CategoricalFocalCrossentropy";
+  static constexpr std::string_view kName = "categorical_focal_crossentropy";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"alpha", &CategoricalFocalCrossentropy::alpha},
+                      SpecField{"gamma", &CategoricalFocalCrossentropy::gamma},
+                      SpecField{"from_logits", &CategoricalFocalCrossentropy::from_logits},
+                      SpecField{"label_smoothing", &CategoricalFocalCrossentropy::label_smoothing}};
+  }
+};
+LossPtr make_loss(const CategoricalFocalCrossentropy&);
+
+// 1 - 2 sum(p t) / (sum p + sum t): over the whole batch, or per sample with all its axes listed,
+// {1, 2, 3}.
+struct Dice {
+  Axes axis = {};
+  static constexpr std::string_view kClass = "Dice";
+  static constexpr std::string_view kName = "dice";
+  static constexpr auto fields() { return std::tuple{SpecField{"axis", &Dice::axis}}; }
+};
+LossPtr make_loss(const Dice&);
+
+using BuiltinLosses =
+    TypeList<SparseCategoricalCrossentropy, CategoricalCrossentropy, BinaryCrossentropy,
+             MeanSquaredError, MeanAbsoluteError, Huber, KLDivergence, BinaryFocalCrossentropy,
+             CategoricalFocalCrossentropy, Dice>;
 
 // Any loss: a spec, or Keras's name for it ("mse", "sparse_categorical_crossentropy").
 class Loss {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "surefit/config.hpp"
@@ -20,9 +21,105 @@ struct Accuracy {
 };
 MetricPtr make_metric(const Accuracy&);
 
-using BuiltinMetrics = TypeList<Accuracy>;
+// Share of samples whose label is among the k largest predictions.
+struct TopKCategoricalAccuracy {
+  std::string name = "top_k_categorical_accuracy";
+  int k = 5;
+  static constexpr std::string_view kClass = "TopKCategoricalAccuracy";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"name", &TopKCategoricalAccuracy::name},
+                      SpecField{"k", &TopKCategoricalAccuracy::k}};
+  }
+};
+MetricPtr make_metric(const TopKCategoricalAccuracy&);
 
-// Any metric: a spec, or Keras's name for it ("accuracy").
+// Of what was predicted (above the threshold), the share that is true.
+struct Precision {
+  std::string name = "precision";
+  double thresholds = 0.5;
+  static constexpr std::string_view kClass = "Precision";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"name", &Precision::name},
+                      SpecField{"thresholds", &Precision::thresholds}};
+  }
+};
+MetricPtr make_metric(const Precision&);
+
+// Of what is true, the share that was predicted.
+struct Recall {
+  std::string name = "recall";
+  double thresholds = 0.5;
+  static constexpr std::string_view kClass = "Recall";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"name", &Recall::name},
+                      SpecField{"thresholds", &Recall::thresholds}};
+  }
+};
+MetricPtr make_metric(const Recall&);
+
+// Area under the curve of true against false positives (ROC), from this many thresholds.
+struct AUC {
+  std::string name = "auc";
+  int num_thresholds = 200;
+  static constexpr std::string_view kClass = "AUC";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"name", &AUC::name},
+                      SpecField{"num_thresholds", &AUC::num_thresholds}};
+  }
+};
+MetricPtr make_metric(const AUC&);
+
+// 2 precision recall / (precision + recall): the mean over classes ("macro"), or of all counts
+// ("micro"). Without a threshold the largest prediction counts.
+struct F1Score {
+  std::string name = "f1_score";
+  std::string average = "macro";
+  std::optional<double> threshold = {};
+  static constexpr std::string_view kClass = "F1Score";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"name", &F1Score::name}, SpecField{"average", &F1Score::average},
+                      SpecField{"threshold", &F1Score::threshold}};
+  }
+};
+MetricPtr make_metric(const F1Score&);
+
+// Mean over classes of intersection / union of predicted and true pixels; the largest prediction
+// counts.
+struct MeanIoU {
+  std::string name = "mean_io_u";
+  int num_classes = 2;
+  static constexpr std::string_view kClass = "MeanIoU";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"name", &MeanIoU::name},
+                      SpecField{"num_classes", &MeanIoU::num_classes}};
+  }
+};
+MetricPtr make_metric(const MeanIoU&);
+
+// Mean squared error.
+struct MeanSquaredErrorMetric {
+  std::string name = "mean_squared_error";
+  static constexpr std::string_view kClass = "MeanSquaredErrorMetric";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"name", &MeanSquaredErrorMetric::name}};
+  }
+};
+MetricPtr make_metric(const MeanSquaredErrorMetric&);
+
+// Mean absolute error.
+struct MeanAbsoluteErrorMetric {
+  std::string name = "mean_absolute_error";
+  static constexpr std::string_view kClass = "MeanAbsoluteErrorMetric";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"name", &MeanAbsoluteErrorMetric::name}};
+  }
+};
+MetricPtr make_metric(const MeanAbsoluteErrorMetric&);
+
+using BuiltinMetrics = TypeList<Accuracy, TopKCategoricalAccuracy, Precision, Recall, AUC, F1Score,
+                                MeanIoU, MeanSquaredErrorMetric, MeanAbsoluteErrorMetric>;
+
+// Any metric: a spec, or Keras's name for it ("accuracy", "mae", "auc").
 class Metric {
  public:
   template <typename Spec>

@@ -4,24 +4,56 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "surefit/config.hpp"
+#include "surefit/optimizers/schedules.hpp"
 
 namespace surefit {
 
 class OptimizerImpl;
 using OptimizerPtr = std::shared_ptr<const OptimizerImpl>;
 
+// What all of them have:
+// - weight_decay: w -= learning_rate weight_decay w before the step;
+// - at most one of clipnorm (the norm of each parameter's gradient), global_clipnorm (of all
+// together), clipvalue;
+// - use_ema: a moving mean of the weights with ema_momentum, which replaces the weights every
+//   ema_overwrite_frequency steps, or at the end of fit().
+#define SUREFIT_OPTIMIZER_COMMON(...)                           \
+  std::optional<double> weight_decay = __VA_ARGS__;             \
+  std::optional<double> clipnorm = {};                          \
+  std::optional<double> clipvalue = {};                         \
+  std::optional<double> global_clipnorm = {};                   \
+  bool use_ema = false;                                         \
+  double ema_momentum = 0.99;                                   \
+  std::optional<std::int64_t> ema_overwrite_frequency = {};     \
+  std::optional<double> loss_scale_factor = {};                 \
+  std::optional<std::int64_t> gradient_accumulation_steps = {}; \
+  std::string name = {}
+
 // w -= lr g, or with momentum: v = momentum v - lr g; w += v (Nesterov: w += momentum v - lr g).
 struct SGD {
-  double learning_rate = 0.01;
+  LearningRate learning_rate = 0.01;
   double momentum = 0;
   bool nesterov = false;
+  SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "SGD";
   static constexpr auto fields() {
     return std::tuple{SpecField{"learning_rate", &SGD::learning_rate},
-                      SpecField{"momentum", &SGD::momentum}, SpecField{"nesterov", &SGD::nesterov}};
+                      SpecField{"momentum", &SGD::momentum},
+                      SpecField{"nesterov", &SGD::nesterov},
+                      SpecField{"weight_decay", &SGD::weight_decay},
+                      SpecField{"clipnorm", &SGD::clipnorm},
+                      SpecField{"clipvalue", &SGD::clipvalue},
+                      SpecField{"global_clipnorm", &SGD::global_clipnorm},
+                      SpecField{"use_ema", &SGD::use_ema},
+                      SpecField{"ema_momentum", &SGD::ema_momentum},
+                      SpecField{"ema_overwrite_frequency", &SGD::ema_overwrite_frequency},
+                      SpecField{"loss_scale_factor", &SGD::loss_scale_factor},
+                      SpecField{"gradient_accumulation_steps", &SGD::gradient_accumulation_steps},
+                      SpecField{"name", &SGD::name}};
   }
 };
 OptimizerPtr make_optimizer(const SGD&);
@@ -29,12 +61,12 @@ OptimizerPtr make_optimizer(const SGD&);
 // Adaptive moments (Kingma and Ba 2015) with Keras's epsilon outside the root of the uncorrected
 // second moment.
 struct Adam {
-  double learning_rate = 0.001;
+  LearningRate learning_rate = 0.001;
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
   bool amsgrad = false;
-  std::optional<double> weight_decay = {};  // decoupled: w -= lr weight_decay w before the step
+  SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "Adam";
   static constexpr auto fields() {
     return std::tuple{SpecField{"learning_rate", &Adam::learning_rate},
@@ -42,32 +74,187 @@ struct Adam {
                       SpecField{"beta_2", &Adam::beta_2},
                       SpecField{"epsilon", &Adam::epsilon},
                       SpecField{"amsgrad", &Adam::amsgrad},
-                      SpecField{"weight_decay", &Adam::weight_decay}};
+                      SpecField{"weight_decay", &Adam::weight_decay},
+                      SpecField{"clipnorm", &Adam::clipnorm},
+                      SpecField{"clipvalue", &Adam::clipvalue},
+                      SpecField{"global_clipnorm", &Adam::global_clipnorm},
+                      SpecField{"use_ema", &Adam::use_ema},
+                      SpecField{"ema_momentum", &Adam::ema_momentum},
+                      SpecField{"ema_overwrite_frequency", &Adam::ema_overwrite_frequency},
+                      SpecField{"loss_scale_factor", &Adam::loss_scale_factor},
+                      SpecField{"gradient_accumulation_steps", &Adam::gradient_accumulation_steps},
+                      SpecField{"name", &Adam::name}};
   }
 };
 OptimizerPtr make_optimizer(const Adam&);
 
 // Adam with decoupled weight decay (Loshchilov and Hutter 2019).
 struct AdamW {
-  double learning_rate = 0.001;
-  std::optional<double> weight_decay = 0.004;
+  LearningRate learning_rate = 0.001;
   double beta_1 = 0.9;
   double beta_2 = 0.999;
   double epsilon = 1e-7;
   bool amsgrad = false;
+  SUREFIT_OPTIMIZER_COMMON(0.004);
   static constexpr std::string_view kClass = "AdamW";
   static constexpr auto fields() {
     return std::tuple{SpecField{"learning_rate", &AdamW::learning_rate},
-                      SpecField{"weight_decay", &AdamW::weight_decay},
                       SpecField{"beta_1", &AdamW::beta_1},
                       SpecField{"beta_2", &AdamW::beta_2},
                       SpecField{"epsilon", &AdamW::epsilon},
-                      SpecField{"amsgrad", &AdamW::amsgrad}};
+                      SpecField{"amsgrad", &AdamW::amsgrad},
+                      SpecField{"weight_decay", &AdamW::weight_decay},
+                      SpecField{"clipnorm", &AdamW::clipnorm},
+                      SpecField{"clipvalue", &AdamW::clipvalue},
+                      SpecField{"global_clipnorm", &AdamW::global_clipnorm},
+                      SpecField{"use_ema", &AdamW::use_ema},
+                      SpecField{"ema_momentum", &AdamW::ema_momentum},
+                      SpecField{"ema_overwrite_frequency", &AdamW::ema_overwrite_frequency},
+                      SpecField{"loss_scale_factor", &AdamW::loss_scale_factor},
+                      SpecField{"gradient_accumulation_steps", &AdamW::gradient_accumulation_steps},
+                      SpecField{"name", &AdamW::name}};
   }
 };
 OptimizerPtr make_optimizer(const AdamW&);
 
-using BuiltinOptimizers = TypeList<SGD, Adam, AdamW>;
+// Adam with Nesterov momentum (Dozat 2015).
+struct Nadam {
+  LearningRate learning_rate = 0.001;
+  double beta_1 = 0.9;
+  double beta_2 = 0.999;
+  double epsilon = 1e-7;
+  SUREFIT_OPTIMIZER_COMMON({});
+  static constexpr std::string_view kClass = "Nadam";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"learning_rate", &Nadam::learning_rate},
+                      SpecField{"beta_1", &Nadam::beta_1},
+                      SpecField{"beta_2", &Nadam::beta_2},
+                      SpecField{"epsilon", &Nadam::epsilon},
+                      SpecField{"weight_decay", &Nadam::weight_decay},
+                      SpecField{"clipnorm", &Nadam::clipnorm},
+                      SpecField{"clipvalue", &Nadam::clipvalue},
+                      SpecField{"global_clipnorm", &Nadam::global_clipnorm},
+                      SpecField{"use_ema", &Nadam::use_ema},
+                      SpecField{"ema_momentum", &Nadam::ema_momentum},
+                      SpecField{"ema_overwrite_frequency", &Nadam::ema_overwrite_frequency},
+                      SpecField{"loss_scale_factor", &Nadam::loss_scale_factor},
+                      SpecField{"gradient_accumulation_steps", &Nadam::gradient_accumulation_steps},
+                      SpecField{"name", &Nadam::name}};
+  }
+};
+OptimizerPtr make_optimizer(const Nadam&);
+
+// Gradients divided by the root of a moving mean of their squares (Hinton 2012); centered subtracts
+// the mean.
+struct RMSprop {
+  LearningRate learning_rate = 0.001;
+  double rho = 0.9;
+  double momentum = 0;
+  double epsilon = 1e-7;
+  bool centered = false;
+  SUREFIT_OPTIMIZER_COMMON({});
+  static constexpr std::string_view kClass = "RMSprop";
+  static constexpr auto fields() {
+    return std::tuple{
+        SpecField{"learning_rate", &RMSprop::learning_rate},
+        SpecField{"rho", &RMSprop::rho},
+        SpecField{"momentum", &RMSprop::momentum},
+        SpecField{"epsilon", &RMSprop::epsilon},
+        SpecField{"centered", &RMSprop::centered},
+        SpecField{"weight_decay", &RMSprop::weight_decay},
+        SpecField{"clipnorm", &RMSprop::clipnorm},
+        SpecField{"clipvalue", &RMSprop::clipvalue},
+        SpecField{"global_clipnorm", &RMSprop::global_clipnorm},
+        SpecField{"use_ema", &RMSprop::use_ema},
+        SpecField{"ema_momentum", &RMSprop::ema_momentum},
+        SpecField{"ema_overwrite_frequency", &RMSprop::ema_overwrite_frequency},
+        SpecField{"loss_scale_factor", &RMSprop::loss_scale_factor},
+        SpecField{"gradient_accumulation_steps", &RMSprop::gradient_accumulation_steps},
+        SpecField{"name", &RMSprop::name}};
+  }
+};
+OptimizerPtr make_optimizer(const RMSprop&);
+
+// Gradients divided by the root of the sum of all their squares (Duchi et al. 2011).
+struct Adagrad {
+  LearningRate learning_rate = 0.001;
+  double initial_accumulator_value = 0.1;
+  double epsilon = 1e-7;
+  SUREFIT_OPTIMIZER_COMMON({});
+  static constexpr std::string_view kClass = "Adagrad";
+  static constexpr auto fields() {
+    return std::tuple{
+        SpecField{"learning_rate", &Adagrad::learning_rate},
+        SpecField{"initial_accumulator_value", &Adagrad::initial_accumulator_value},
+        SpecField{"epsilon", &Adagrad::epsilon},
+        SpecField{"weight_decay", &Adagrad::weight_decay},
+        SpecField{"clipnorm", &Adagrad::clipnorm},
+        SpecField{"clipvalue", &Adagrad::clipvalue},
+        SpecField{"global_clipnorm", &Adagrad::global_clipnorm},
+        SpecField{"use_ema", &Adagrad::use_ema},
+        SpecField{"ema_momentum", &Adagrad::ema_momentum},
+        SpecField{"ema_overwrite_frequency", &Adagrad::ema_overwrite_frequency},
+        SpecField{"loss_scale_factor", &Adagrad::loss_scale_factor},
+        SpecField{"gradient_accumulation_steps", &Adagrad::gradient_accumulation_steps},
+        SpecField{"name", &Adagrad::name}};
+  }
+};
+OptimizerPtr make_optimizer(const Adagrad&);
+
+// Steps from moving means of squared gradients and squared steps (Zeiler 2012).
+struct Adadelta {
+  LearningRate learning_rate = 0.001;
+  double rho = 0.95;
+  double epsilon = 1e-7;
+  SUREFIT_OPTIMIZER_COMMON({});
+  static constexpr std::string_view kClass = "Adadelta";
+  static constexpr auto fields() {
+    return std::tuple{
+        SpecField{"learning_rate", &Adadelta::learning_rate},
+        SpecField{"rho", &Adadelta::rho},
+        SpecField{"epsilon", &Adadelta::epsilon},
+        SpecField{"weight_decay", &Adadelta::weight_decay},
+        SpecField{"clipnorm", &Adadelta::clipnorm},
+        SpecField{"clipvalue", &Adadelta::clipvalue},
+        SpecField{"global_clipnorm", &Adadelta::global_clipnorm},
+        SpecField{"use_ema", &Adadelta::use_ema},
+        SpecField{"ema_momentum", &Adadelta::ema_momentum},
+        SpecField{"ema_overwrite_frequency", &Adadelta::ema_overwrite_frequency},
+        SpecField{"loss_scale_factor", &Adadelta::loss_scale_factor},
+        SpecField{"gradient_accumulation_steps", &Adadelta::gradient_accumulation_steps},
+        SpecField{"name", &Adadelta::name}};
+  }
+};
+OptimizerPtr make_optimizer(const Adadelta&);
+
+// The sign of a momentum (Chen et al. 2023).
+struct Lion {
+  LearningRate learning_rate = 0.001;
+  double beta_1 = 0.9;
+  double beta_2 = 0.99;
+  SUREFIT_OPTIMIZER_COMMON({});
+  static constexpr std::string_view kClass = "Lion";
+  static constexpr auto fields() {
+    return std::tuple{SpecField{"learning_rate", &Lion::learning_rate},
+                      SpecField{"beta_1", &Lion::beta_1},
+                      SpecField{"beta_2", &Lion::beta_2},
+                      SpecField{"weight_decay", &Lion::weight_decay},
+                      SpecField{"clipnorm", &Lion::clipnorm},
+                      SpecField{"clipvalue", &Lion::clipvalue},
+                      SpecField{"global_clipnorm", &Lion::global_clipnorm},
+                      SpecField{"use_ema", &Lion::use_ema},
+                      SpecField{"ema_momentum", &Lion::ema_momentum},
+                      SpecField{"ema_overwrite_frequency", &Lion::ema_overwrite_frequency},
+                      SpecField{"loss_scale_factor", &Lion::loss_scale_factor},
+                      SpecField{"gradient_accumulation_steps", &Lion::gradient_accumulation_steps},
+                      SpecField{"name", &Lion::name}};
+  }
+};
+OptimizerPtr make_optimizer(const Lion&);
+
+#undef SUREFIT_OPTIMIZER_COMMON
+
+using BuiltinOptimizers = TypeList<SGD, Adam, AdamW, Nadam, RMSprop, Adagrad, Adadelta, Lion>;
 
 // Any optimizer: a spec, or Keras's name for it ("adam").
 class Optimizer {

@@ -5,21 +5,45 @@
 #include <string>
 #include <vector>
 
-#include "graph/op.hpp"
 #include "surefit/optimizers.hpp"
+
+#include "graph/op.hpp"
 
 namespace surefit {
 
-// An optimizer names its slots and emits one update per parameter; planner and checkpoints treat slots alike.
+// Limits on gradients before the update; at most one is set.
+struct Clipping {
+  double norm = 0, global_norm = 0, value = 0;
+};
+
+// Changes a whole parameter in place behind its update.
+using Constraint = std::function<void(float* parameter)>;
+
+// An optimizer names its slots and emits one update per parameter; planner and checkpoints treat
+// slots alike.
 class OptimizerImpl {
  public:
   virtual ~OptimizerImpl() = default;
-  virtual double learning_rate() const = 0;
+  virtual const LearningRate& learning_rate() const = 0;
+  virtual Clipping clipping() const = 0;
   // Slots of the parameter's own size, zero at the start.
   virtual std::vector<std::string> slots() const = 0;
-  // The update node: inputs (parameter, gradient, slots...), no outputs; overwrites parameter and slots. Reads the
-  // step and the current learning rate from the StepContext.
-  virtual std::shared_ptr<const Op> update_op() const = 0;
+  // The slot that holds the moving mean of the weights which replaces them at the end of fit(), or
+  // kNone.
+  virtual int average_slot() const = 0;
+  // The update node: inputs (parameter, gradient, slots..., [factor of the gradient, one float64]),
+  // no outputs; overwrites parameter and slots. Reads the step and the current learning rate from
+  // the StepContext.
+  virtual std::shared_ptr<const Op> update_op(bool factor = false,
+                                              const Constraint& constraint = {}) const = 0;
 };
+
+// Nodes for clipping, all without a batch.
+std::shared_ptr<const Op>
+make_square_sums_op();  // gradient -> sums of squares of its parts, float64
+std::shared_ptr<const Op> make_clip_factor_op(
+    double limit);  // sums... -> factor that keeps the norm within the limit
+std::shared_ptr<const Op> make_clip_value_op(
+    double limit);  // gradient -> gradient within [-limit, limit]
 
 }  // namespace surefit

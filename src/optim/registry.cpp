@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cctype>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <optional>
 
 #include "surefit/optimizers.hpp"
@@ -13,7 +12,8 @@ namespace {
 
 std::string lower(std::string_view text) {
   std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return result;
 }
 
@@ -21,12 +21,14 @@ template <typename... Specs>
 Optimizer make_from(TypeList<Specs...>, const std::string& name, const ConfigMap& config) {
   std::optional<Optimizer> optimizer;
   const auto attempt = [&]<typename Spec>(TypeList<Spec>) {
-    if (lower(name) == lower(Spec::kClass)) optimizer.emplace(spec_from_config<Spec>(config, "optimizer"));
+    if (lower(name) == lower(Spec::kClass))
+      optimizer.emplace(spec_from_config<Spec>(config, "optimizer"));
   };
   (attempt(TypeList<Specs>{}), ...);
   if (!optimizer) {
     const std::vector<std::string> names = {lower(Specs::kClass)...};
-    throw ConfigError(fmt::format("[optimizer] unknown optimizer '{}'; expected one of: {}", name, fmt::join(names, ", ")));
+    throw ConfigError(fmt::format("[optimizer] unknown optimizer '{}'; expected one of: {}", name,
+                                  fmt::join(names, ", ")));
   }
   return *optimizer;
 }

@@ -81,11 +81,25 @@ Model Model::load(const std::string& path) {
   return from_json(read_file(Env::posix(), path), path);
 }
 
+void Model::Impl::follow_schedule() {
+  const LearningRate& rate = compiled->optimizer.impl().learning_rate();
+  if (rate.scheduled()) learning_rate = rate.at(static_cast<std::int64_t>(iterations));
+}
+
+void Model::Impl::finish_averaging() {
+  const int slot = compiled->optimizer.impl().average_slot();
+  if (slot == kNone || iterations == 0) return;
+  for (std::size_t i = 0; i < network.parameters().size(); ++i) {
+    if (network.parameters()[i].trainable)
+      parameters.set(i, parameters.get_slot(i, static_cast<std::size_t>(slot)));
+  }
+}
+
 void Model::compile(CompileOptions options) {
   impl_->compiled.emplace(
       Compiled{std::move(options.optimizer), std::move(options.loss), std::move(options.metrics)});
   impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl().slots());
-  impl_->learning_rate = impl_->compiled->optimizer.impl().learning_rate();
+  impl_->learning_rate = impl_->compiled->optimizer.impl().learning_rate().at(0);
   impl_->iterations = 0;
 }
 

@@ -33,6 +33,10 @@ class Model::Impl {
   ParameterStore parameters;
   std::optional<Compiled> compiled;
   double learning_rate = 0;
+  // The rate of the next step where the optimizer has a schedule.
+  void follow_schedule();
+  // Puts the moving mean of the weights in their place, where the optimizer keeps one.
+  void finish_averaging();
   std::uint64_t iterations = 0;  // optimizer steps since compile
 };
 

@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "graph/autodiff.hpp"
 #include "nn/ops/structural.hpp"
+#include "nn/regularizer.hpp"
 
 namespace surefit {
 
@@ -40,7 +41,7 @@ Program::Program(const Network& network, const Compiled* compiled, Purpose purpo
   label_type.dtype = label_spec_.dtype;
   labels_ = graph_.add_input("labels", label_type);
   const LossNodes loss = compiled->loss.impl().build(graph_, prediction, labels_, training);
-  loss_ = loss.loss;
+  loss_ = add_penalties(network, built, loss.loss);
   graph_.keep(loss_);
   if (training) graph_.keep(loss.gradient);
   for (const Metric& metric : compiled->metrics) {
@@ -56,6 +57,20 @@ Program::Program(const Network& network, const Compiled* compiled, Purpose purpo
   graph_.check();
 }
 
+ValueId Program::add_penalties(const Network& network, const Network::Built& built, ValueId loss) {
+  std::vector<ValueId> inputs = {loss};
+  for (std::size_t i = 0; i < built.parameters.size(); ++i) {
+    const Parameter& parameter = network.parameters()[i];
+    if (built.parameters[i] == kNone || !parameter.spec.regularizer) continue;
+    inputs.push_back(graph_.add1(make_penalty_op(penalty_of(*parameter.spec.regularizer)),
+                                 {built.parameters[i]}, parameter.name, Phase::kForward,
+                                 Category::kScratch));
+  }
+  return inputs.size() == 1
+             ? loss
+             : graph_.add1(make_penalised_loss_op(), inputs, "loss", Phase::kForward);
+}
+
 void Program::add_backward(const Network& network, const Network::Built& built,
                            const LossNodes& loss, const Optimizer& optimizer) {
   std::vector<ValueId> wanted;
@@ -64,9 +79,8 @@ void Program::add_backward(const Network& network, const Network::Built& built,
       wanted.push_back(built.parameters[i]);
   }
   if (wanted.empty()) throw ConfigError("[compile] the model has no trainable parameters");
-  const auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
+  auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
   const std::vector<std::string> slots = optimizer.impl().slots();
-  const std::shared_ptr<const Op> update = optimizer.impl().update_op();
   // In the order in which the backward pass finishes the gradients, so that early updates need no
   // reordering.
   std::vector<std::pair<NodeId, std::size_t>> order;
@@ -79,16 +93,51 @@ void Program::add_backward(const Network& network, const Network::Built& built,
   }
   std::sort(order.begin(), order.end());
   for (const auto& [producer, index] : order) {
+    const Parameter& parameter = network.parameters()[index];
+    if (!parameter.spec.regularizer) continue;
+    ValueId& gradient = gradients.at(built.parameters[index]);
+    gradient = graph_.add1(make_penalty_gradient_op(penalty_of(*parameter.spec.regularizer)),
+                           {gradient, built.parameters[index]}, parameter.name, Phase::kBackward,
+                           Category::kGradients);
+  }
+  const Clipping clip = optimizer.impl().clipping();
+  const auto norm_parts = [&](ValueId parameter, const std::string& name) {
+    return graph_.add1(make_square_sums_op(), {gradients.at(parameter)}, name, Phase::kUpdate,
+                       Category::kScratch);
+  };
+  ValueId factor = kNone;
+  if (clip.global_norm > 0) {
+    std::vector<ValueId> sums;
+    for (const auto& [producer, index] : order)
+      sums.push_back(norm_parts(built.parameters[index], network.parameters()[index].name));
+    factor = graph_.add1(make_clip_factor_op(clip.global_norm), sums, "optimizer", Phase::kUpdate,
+                         Category::kScratch);
+  }
+  for (const auto& [producer, index] : order) {
     const ValueId parameter = built.parameters[index];
-    std::vector<ValueId> inputs = {parameter, gradients.at(parameter)};
     const std::string& name = network.parameters()[index].name;
+    ValueId gradient = gradients.at(parameter);
+    if (clip.value > 0)
+      gradient = graph_.add1(make_clip_value_op(clip.value), {gradient}, name, Phase::kUpdate,
+                             Category::kGradients);
+    if (clip.norm > 0) {
+      factor = graph_.add1(make_clip_factor_op(clip.norm), {norm_parts(parameter, name)}, name,
+                           Phase::kUpdate, Category::kScratch);
+    }
+    std::vector<ValueId> inputs = {parameter, gradient};
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
       const ValueId id = graph_.add_persistent(name + "/" + slots[slot],
                                                graph_.value(parameter).type, Category::kOptimizer);
       persistents_[id] = {index, static_cast<int>(slot)};
       inputs.push_back(id);
     }
-    graph_.add(update, std::move(inputs), name, Phase::kUpdate);
+    if (factor != kNone) inputs.push_back(factor);
+    const ParameterSpec& spec = network.parameters()[index].spec;
+    Constraint constraint;
+    if (spec.constraint)
+      constraint = make_constraint(*spec.constraint, spec.shape, spec.packing.get());
+    graph_.add(optimizer.impl().update_op(factor != kNone, constraint), std::move(inputs), name,
+               Phase::kUpdate);
   }
   for (const Network::Built::Update& later : built.updates) {
     graph_.add(later.op, later.inputs, later.layer, Phase::kUpdate);

@@ -39,6 +39,8 @@ class Program {
   std::byte* persistent(ValueId id, const ParameterStore& store) const;
 
  private:
+  // The loss per sample with the penalties of regularized parameters.
+  ValueId add_penalties(const Network& network, const Network::Built& built, ValueId loss);
   void add_backward(const Network& network, const Network::Built& built, const LossNodes& loss,
                     const Optimizer& optimizer);
 

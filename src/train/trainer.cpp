@@ -215,6 +215,7 @@ History Trainer::run() {
   // Before callbacks put their best weights in: more epochs go on from where training stopped. A
   // training cut short by max_steps has been saved within its epoch.
   if (trained_ && !reached_step_limit()) checkpoints_->save_now(*this, pool_);
+  model_.finish_averaging();
   call(&Callback::on_train_end);
   return std::move(progress_.history);
 }
@@ -316,6 +317,7 @@ bool Trainer::survives(const NumericsError& error) {
 }
 
 void Trainer::train_step(std::int64_t samples) {
+  model_.follow_schedule();
   const StepContext step = context(samples);
   if (options_.check_numerics) {
     NumericsCheck check(train_program_.graph(), model_.iterations);

@@ -90,6 +90,68 @@ TEST(AdamTest, FollowsItsRule) {
   expect_follows(amsgrad, adam_rule(amsgrad, 0.01));
 }
 
+TEST(AdaptiveTest, FollowTheirRules) {
+  expect_follows(RMSprop{}, [](double w, double g, int, std::vector<double>& s) {
+    s[0] = 0.9 * s[0] + 0.1 * g * g;
+    return w - 0.001 * g / std::sqrt(s[0] + 1e-7);
+  });
+  expect_follows(RMSprop{.learning_rate = 0.01, .rho = 0.8, .momentum = 0.5, .centered = true},
+                 [](double w, double g, int, std::vector<double>& s) {
+                   s[0] = 0.8 * s[0] + 0.2 * g * g;
+                   s[1] = 0.8 * s[1] + 0.2 * g;
+                   s[2] = 0.5 * s[2] + 0.01 * g / std::sqrt(s[0] - s[1] * s[1] + 1e-7);
+                   return w - s[2];
+                 });
+  expect_follows(Adagrad{.learning_rate = 0.1},
+                 [](double w, double g, int step, std::vector<double>& s) {
+                   if (step == 1) s[0] = 0.1;
+                   s[0] += g * g;
+                   return w - 0.1 * g / std::sqrt(s[0] + 1e-7);
+                 });
+  expect_follows(Adadelta{.learning_rate = 1}, [](double w, double g, int, std::vector<double>& s) {
+    s[0] = 0.95 * s[0] + 0.05 * g * g;
+    const double delta = -g * std::sqrt(s[1] + 1e-7) / std::sqrt(s[0] + 1e-7);
+    s[1] = 0.95 * s[1] + 0.05 * delta * delta;
+    return w + delta;
+  });
+  expect_follows(Lion{}, [](double w, double g, int, std::vector<double>& s) {
+    const double c = 0.9 * s[0] + 0.1 * g;
+    s[0] = 0.99 * s[0] + 0.01 * g;
+    return w - 0.001 * (c > 0 ? 1 : c < 0 ? -1 : 0);
+  });
+  expect_follows(Nadam{}, [](double w, double g, int step, std::vector<double>& s) {
+    const auto u = [](int t) { return 0.9 * (1 - 0.5 * std::pow(0.96, t)); };
+    double product = 1;
+    for (int t = 1; t <= step; ++t) product *= u(t);
+    s[0] = 0.9 * s[0] + 0.1 * g;
+    s[1] = 0.999 * s[1] + 0.001 * g * g;
+    const double m =
+        u(step + 1) * s[0] / (1 - product * u(step + 1)) + (1 - u(step)) * g / (1 - product);
+    return w - 0.001 * m / (std::sqrt(s[1] / (1 - std::pow(0.999, step))) + 1e-7);
+  });
+}
+
+TEST(OptimizerTest, WeightDecayIsDecoupled) {
+  expect_follows(
+      AdamW{}, [rule = adam_rule({}, 0.001)](double w, double g, int step, std::vector<double>& s) {
+        return rule(w - w * 0.004 * 0.001, g, step, s);
+      });
+  expect_follows(SGD{.weight_decay = 0.5}, [](double w, double g, int, std::vector<double>&) {
+    return w - w * 0.5 * 0.01 - 0.01 * g;
+  });
+}
+
+// Every second step the mean takes the weights' place, and the next step starts from it.
+TEST(OptimizerTest, MovingMeansReplaceTheWeightsAsOftenAsAsked) {
+  expect_follows(
+      SGD{.learning_rate = 0.1, .use_ema = true, .ema_momentum = 0.5, .ema_overwrite_frequency = 2},
+      [](double w, double g, int step, std::vector<double>& s) {
+        const double next = w - 0.1 * g;
+        s[0] = step == 1 ? next : 0.5 * s[0] + 0.5 * next;
+        return step % 2 == 0 ? s[0] : next;
+      });
+}
+
 TEST(OptimizerTest, TheStepsLearningRateAndLossScaleCount) {
   expect_follows(SGD{.momentum = 0.5}, sgd_rule(0.03, 0.5, false),
                  {.learning_rate = 0.03, .loss_scale = 8});
@@ -97,7 +159,9 @@ TEST(OptimizerTest, TheStepsLearningRateAndLossScaleCount) {
 }
 
 TEST(OptimizerTest, TheSameBitsOnAnyThreads) {
-  const Optimizer optimizers[] = {SGD{.momentum = 0.9, .nesterov = true}, Adam{.amsgrad = true}};
+  const Optimizer optimizers[] = {SGD{.momentum = 0.9, .nesterov = true}, Adam{.amsgrad = true},
+                                  RMSprop{.momentum = 0.5, .centered = true},
+                                  Lion{.use_ema = true}};
   for (const Optimizer& optimizer : optimizers) {
     const Tensor base = run_optimizer(optimizer, random_values(1), random_gradients()).back();
     for (int threads = 2; threads <= 4; ++threads) {
@@ -116,6 +180,12 @@ TEST(OptimizerTest, ConfigurationsAreChecked) {
   EXPECT_THROW(Optimizer(SGD{.momentum = 1.5}), ConfigError);
   EXPECT_THROW(Optimizer(Adam{.beta_1 = 1}), ConfigError);
   EXPECT_THROW(Optimizer(Adam{.beta_2 = -0.1}), ConfigError);
+  EXPECT_THROW(Optimizer(RMSprop{.rho = 1}), ConfigError);
+  EXPECT_THROW(Optimizer(Adam{.weight_decay = -1.0}), ConfigError);
+  EXPECT_THROW(Optimizer(Adam{.clipnorm = 0.0}), ConfigError);
+  EXPECT_THROW(Optimizer(Adam{.clipnorm = 1.0, .clipvalue = 1.0}), ConfigError);
+  EXPECT_THROW(Optimizer(Adam{.use_ema = true, .ema_momentum = 2}), ConfigError);
+  EXPECT_THROW(Optimizer(Adam{.gradient_accumulation_steps = 2}), ConfigError);
   EXPECT_THROW(Optimizer("adamm"), ConfigError);
   const Optimizer adam = Optimizer::from_config("Adam", {{"learning_rate", ConfigValue(0.5)}});
   EXPECT_EQ(Optimizer::from_config(adam.class_name(), adam.config()).config(), adam.config());

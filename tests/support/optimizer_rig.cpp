@@ -39,7 +39,8 @@ std::vector<Tensor> run_optimizer(const Optimizer& optimizer, const Tensor& weig
     context.step = step;
     context.samples = 1;
     context.learning_rate =
-        run.learning_rate > 0 ? run.learning_rate : optimizer.impl().learning_rate();
+        run.learning_rate > 0 ? run.learning_rate
+                              : optimizer.impl().learning_rate().at(static_cast<std::int64_t>(step));
     context.loss_scale = run.loss_scale;
     executable.run(context);
     result.push_back(memory.at(parameter));

@@ -104,6 +104,56 @@ def dense():
     save("dense_relu", arrays)
 
 
+def depthwise(name, size, channels, multiple, kernel, stride):
+    x, w, b = uniform(BATCH, channels, *size), uniform(channels * multiple, 1, *kernel), uniform(channels * multiple)
+    y = functional.conv2d(pad_same(x, kernel, stride), w, b, stride=stride, groups=channels)
+    # Keras: (height, width, channels, multiples), output channel c * multiples + m.
+    layout = lambda t: t.reshape(channels, multiple, *kernel).permute(2, 3, 0, 1)
+    arrays = {}
+    backward(arrays, y, {"x": (x, keras), "kernel": (w, layout), "bias": (b, lambda t: t)})
+    save(name, arrays)
+
+
+def conv_transpose(name, size, channels, filters, kernel, stride, padding):
+    x, w, b = uniform(BATCH, channels, *size), uniform(channels, filters, *kernel), uniform(filters)
+    y = functional.conv_transpose2d(x, w, b, stride=stride, padding=padding)
+    arrays = {}
+    backward(arrays, y, {"x": (x, keras), "kernel": (w, hwio), "bias": (b, lambda t: t)})
+    save(name, arrays)
+
+
+def upsample(name, mode):
+    x = uniform(BATCH, 5, 3, 4)
+    options = {} if mode == "nearest" else {"align_corners": False}
+    arrays = {}
+    backward(arrays, functional.interpolate(x, scale_factor=2, mode=mode, **options), {"x": (x, keras)})
+    save(name, arrays)
+
+
+def sample_norms():
+    x, gamma, beta = uniform(BATCH, 12, 4, 5), uniform(12), uniform(12)
+    arrays = {}
+    y = functional.group_norm(x, 4, gamma, beta, eps=1e-3)
+    backward(arrays, y, {"x": (x, keras), "gamma": (gamma, lambda t: t), "beta": (beta, lambda t: t)})
+    save("group_norm", arrays)
+    x, gamma, beta = uniform(BATCH, 13), uniform(13), uniform(13)
+    arrays = {}
+    y = functional.layer_norm(x, (13,), gamma, beta, eps=1e-3)
+    backward(arrays, y, {"x": (x, lambda t: t), "gamma": (gamma, lambda t: t), "beta": (beta, lambda t: t)})
+    save("layer_norm", arrays)
+
+
+def activations():
+    kinds = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "elu": functional.elu, "gelu": functional.gelu,
+             "silu": functional.silu, "softplus": functional.softplus, "hard_sigmoid": functional.hardsigmoid,
+             "relu6": functional.relu6}
+    for name, function in kinds.items():
+        x = ((torch.rand(BATCH, 40) * 16 - 8).double()).requires_grad_()
+        arrays = {}
+        backward(arrays, function(x), {"x": (x, lambda t: t)})
+        save("activation_" + name, arrays)
+
+
 def cross_entropy():
     logits = ((torch.rand(6, 10) * 10 - 5).double()).requires_grad_()
     labels = torch.randint(0, 10, (6,))
@@ -158,6 +208,14 @@ def main():
     dense()
     cross_entropy()
     optimizers()
+    depthwise("depthwise", (7, 6), 13, 1, (3, 3), (2, 2))
+    depthwise("depthwise_multiplied", (6, 5), 5, 3, (3, 3), (1, 1))
+    conv_transpose("conv_transpose", (4, 3), 8, 5, (2, 2), (2, 2), 0)
+    conv_transpose("conv_transpose_same", (5, 4), 5, 8, (3, 3), (1, 1), 1)
+    upsample("upsample_nearest", "nearest")
+    upsample("upsample_bilinear", "bilinear")
+    sample_norms()
+    activations()
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ class BatchNormalizationImpl final : public LayerImpl {
     if (spec.epsilon <= 0) throw ConfigError("[BatchNormalization] epsilon must be positive");
     if (spec.momentum < 0 || spec.momentum > 1)
       throw ConfigError("[BatchNormalization] momentum must be in [0, 1]");
-    require_absent("beta_regularizer", spec.beta_regularizer);
-    require_absent("gamma_regularizer", spec.gamma_regularizer);
-    require_absent("beta_constraint", spec.beta_constraint);
-    require_absent("gamma_constraint", spec.gamma_constraint);
+    check_regularizer(spec.beta_regularizer);
+    check_regularizer(spec.gamma_regularizer);
+    check_constraint(spec.beta_constraint);
+    check_constraint(spec.gamma_constraint);
   }
 
   Shape infer(std::span<const Shape> inputs) const override {
@@ -35,15 +35,23 @@ class BatchNormalizationImpl final : public LayerImpl {
     const ValueId picture = as_picture(builder, inputs[0]);
     const Shape shape = builder.type(picture).shape;
     const std::int64_t channels = shape[2], pixels = shape[0] * shape[1];
-    const auto parameter = [&](const char* name, const Object& initializer, bool trainable) {
+    const auto parameter = [&](const char* name, const Object& initializer, bool trainable,
+                               const std::optional<Object>& regularizer = {},
+                               const std::optional<Object>& constraint = {}) {
       return builder.parameter({.name = name,
                                 .shape = Shape{channels},
                                 .initializer = initializer,
-                                .trainable = trainable});
+                                .trainable = trainable,
+                                .regularizer = regularizer,
+                                .constraint = constraint});
     };
     std::vector<ValueId> affine;
-    if (spec_.scale) affine.push_back(parameter("gamma", spec_.gamma_initializer, true));
-    if (spec_.center) affine.push_back(parameter("beta", spec_.beta_initializer, true));
+    if (spec_.scale)
+      affine.push_back(parameter("gamma", spec_.gamma_initializer, true, spec_.gamma_regularizer,
+                                 spec_.gamma_constraint));
+    if (spec_.center)
+      affine.push_back(parameter("beta", spec_.beta_initializer, true, spec_.beta_regularizer,
+                                 spec_.beta_constraint));
     const ValueId moving_mean = parameter("moving_mean", spec_.moving_mean_initializer, false);
     const ValueId moving_variance =
         parameter("moving_variance", spec_.moving_variance_initializer, false);

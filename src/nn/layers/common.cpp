@@ -4,6 +4,7 @@
 #include "base/check.hpp"
 #include "nn/ops/activation.hpp"
 #include "nn/ops/softmax.hpp"
+#include "nn/regularizer.hpp"
 
 namespace surefit {
 
@@ -36,6 +37,14 @@ void require_channels_last(const std::string& data_format) {
   if (data_format != "channels_last") {
     throw ConfigError(fmt::format("data_format; expected 'channels_last'; got '{}'", data_format));
   }
+}
+
+void check_regularizer(const std::optional<Object>& value) {
+  if (value) penalty_of(*value);
+}
+
+void check_constraint(const std::optional<Object>& value) {
+  if (value) make_constraint(Object{value->class_name}, Shape{1}, nullptr);
 }
 
 void require_absent(std::string_view field, const std::optional<Object>& value) {

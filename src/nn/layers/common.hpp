@@ -25,7 +25,10 @@ struct RandomKey {
 RandomKey random_key(const LayerBuilder& builder, const std::optional<std::int64_t>& seed);
 
 void require_channels_last(const std::string& data_format);
-// Regularizers and constraints that are not there yet are refused, never ignored.
+// What is wrong with them is found when the layer is made.
+void check_regularizer(const std::optional<Object>& value);
+void check_constraint(const std::optional<Object>& value);
+// What is not there yet is refused, never ignored.
 void require_absent(std::string_view field, const std::optional<Object>& value);
 
 // A row seen as a picture of one pixel, so that per-channel nodes serve both.

@@ -14,11 +14,11 @@ class Conv2DImpl final : public LayerImpl {
     }
     require_channels_last(spec.data_format);
     check_activation(spec.activation);
-    require_absent("kernel_regularizer", spec.kernel_regularizer);
-    require_absent("bias_regularizer", spec.bias_regularizer);
+    check_regularizer(spec.kernel_regularizer);
+    check_regularizer(spec.bias_regularizer);
     require_absent("activity_regularizer", spec.activity_regularizer);
-    require_absent("kernel_constraint", spec.kernel_constraint);
-    require_absent("bias_constraint", spec.bias_constraint);
+    check_constraint(spec.kernel_constraint);
+    check_constraint(spec.bias_constraint);
   }
 
   Shape infer(std::span<const Shape> inputs) const override {
@@ -34,7 +34,9 @@ class Conv2DImpl final : public LayerImpl {
     const ValueId kernel = builder.parameter({.name = "kernel",
                                               .shape = Shape{s.kh, s.kw, s.ic / s.groups, s.oc},
                                               .initializer = spec_.kernel_initializer,
-                                              .packing = conv_kernel_packing(s, algorithm)});
+                                              .packing = conv_kernel_packing(s, algorithm),
+                                              .regularizer = spec_.kernel_regularizer,
+                                              .constraint = spec_.kernel_constraint});
     const ValueId bias = bias_parameter(builder, spec_, s.oc);
     const ValueId y = emit_conv(builder, s, algorithm, inputs[0], kernel, bias);
     return emit_activation(builder, spec_.activation, y);

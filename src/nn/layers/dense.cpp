@@ -13,11 +13,11 @@ class DenseImpl final : public LayerImpl {
     if (spec.units < 1)
       throw ConfigError(fmt::format("[Dense] units; expected at least 1; got {}", spec.units));
     check_activation(spec.activation);
-    require_absent("kernel_regularizer", spec.kernel_regularizer);
-    require_absent("bias_regularizer", spec.bias_regularizer);
+    check_regularizer(spec.kernel_regularizer);
+    check_regularizer(spec.bias_regularizer);
     require_absent("activity_regularizer", spec.activity_regularizer);
-    require_absent("kernel_constraint", spec.kernel_constraint);
-    require_absent("bias_constraint", spec.bias_constraint);
+    check_constraint(spec.kernel_constraint);
+    check_constraint(spec.bias_constraint);
   }
 
   Shape infer(std::span<const Shape> inputs) const override {
@@ -32,10 +32,15 @@ class DenseImpl final : public LayerImpl {
         {.name = "kernel",
          .shape = Shape{static_cast<std::int64_t>(input.shape.count()), spec_.units},
          .initializer = spec_.kernel_initializer,
-         .packing = dense_kernel_packing(input, spec_.units)}));
+         .packing = dense_kernel_packing(input, spec_.units),
+         .regularizer = spec_.kernel_regularizer,
+         .constraint = spec_.kernel_constraint}));
     if (spec_.use_bias) {
-      operands.push_back(builder.parameter(
-          {.name = "bias", .shape = Shape{spec_.units}, .initializer = spec_.bias_initializer}));
+      operands.push_back(builder.parameter({.name = "bias",
+                                            .shape = Shape{spec_.units},
+                                            .initializer = spec_.bias_initializer,
+                                            .regularizer = spec_.bias_regularizer,
+                                            .constraint = spec_.bias_constraint}));
     }
     return emit_activation(
         builder, spec_.activation,

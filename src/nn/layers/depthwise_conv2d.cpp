@@ -10,11 +10,11 @@ class DepthwiseConv2DImpl final : public LayerImpl {
     check_depth_multiplier(spec);
     require_channels_last(spec.data_format);
     check_activation(spec.activation);
-    require_absent("depthwise_regularizer", spec.depthwise_regularizer);
-    require_absent("bias_regularizer", spec.bias_regularizer);
+    check_regularizer(spec.depthwise_regularizer);
+    check_regularizer(spec.bias_regularizer);
     require_absent("activity_regularizer", spec.activity_regularizer);
-    require_absent("depthwise_constraint", spec.depthwise_constraint);
-    require_absent("bias_constraint", spec.bias_constraint);
+    check_constraint(spec.depthwise_constraint);
+    check_constraint(spec.bias_constraint);
   }
 
   Shape infer(std::span<const Shape> inputs) const override {
@@ -31,7 +31,9 @@ class DepthwiseConv2DImpl final : public LayerImpl {
         builder.parameter({.name = "kernel",
                            .shape = Shape{s.kh, s.kw, s.ic, spec_.depth_multiplier},
                            .initializer = spec_.depthwise_initializer,
-                           .packing = conv_kernel_packing(s, algorithm)});
+                           .packing = conv_kernel_packing(s, algorithm),
+                           .regularizer = spec_.depthwise_regularizer,
+                           .constraint = spec_.depthwise_constraint});
     const ValueId bias = bias_parameter(builder, spec_, s.oc);
     return emit_activation(builder, spec_.activation,
                            emit_conv(builder, s, algorithm, inputs[0], kernel, bias));

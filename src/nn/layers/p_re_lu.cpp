@@ -103,8 +103,8 @@ std::shared_ptr<const Op> make_prelu_op(const Sharing& sharing) {
 class PReLUImpl final : public LayerImpl {
  public:
   explicit PReLUImpl(const PReLU& spec) : spec_(spec) {
-    require_absent("alpha_regularizer", spec.alpha_regularizer);
-    require_absent("alpha_constraint", spec.alpha_constraint);
+    check_regularizer(spec.alpha_regularizer);
+    check_constraint(spec.alpha_constraint);
   }
   Shape infer(std::span<const Shape> inputs) const override {
     if (inputs.size() != 1 || inputs[0].rank() == 0) throw ConfigError("expected one input");
@@ -117,8 +117,11 @@ class PReLUImpl final : public LayerImpl {
   }
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
     const Sharing sharing = share(builder.type(inputs[0]).shape, spec_.shared_axes.values);
-    const ValueId alpha = builder.parameter(
-        {.name = "alpha", .shape = sharing.alphas, .initializer = spec_.alpha_initializer});
+    const ValueId alpha = builder.parameter({.name = "alpha",
+                                             .shape = sharing.alphas,
+                                             .initializer = spec_.alpha_initializer,
+                                             .regularizer = spec_.alpha_regularizer,
+                                             .constraint = spec_.alpha_constraint});
     return builder.emit1(make_prelu_op(sharing), {inputs[0], alpha});
   }
 

@@ -14,10 +14,10 @@ template <typename Spec>
 void check_sample_normalization(const Spec& spec) {
   if (!(spec.epsilon > 0))
     throw ConfigError(fmt::format("[{}] epsilon must be positive", Spec::kClass));
-  require_absent("beta_regularizer", spec.beta_regularizer);
-  require_absent("gamma_regularizer", spec.gamma_regularizer);
-  require_absent("beta_constraint", spec.beta_constraint);
-  require_absent("gamma_constraint", spec.gamma_constraint);
+  check_regularizer(spec.beta_regularizer);
+  check_regularizer(spec.gamma_regularizer);
+  check_constraint(spec.beta_constraint);
+  check_constraint(spec.gamma_constraint);
 }
 
 template <typename Spec>
@@ -28,12 +28,18 @@ ValueId emit_sample_norm(LayerBuilder& builder, const Spec& spec, SampleNorm nor
   norm.center = spec.center;
   std::vector<ValueId> operands = {input};
   if (spec.scale) {
-    operands.push_back(builder.parameter(
-        {.name = "gamma", .shape = parameters, .initializer = spec.gamma_initializer}));
+    operands.push_back(builder.parameter({.name = "gamma",
+                                          .shape = parameters,
+                                          .initializer = spec.gamma_initializer,
+                                          .regularizer = spec.gamma_regularizer,
+                                          .constraint = spec.gamma_constraint}));
   }
   if (spec.center) {
-    operands.push_back(builder.parameter(
-        {.name = "beta", .shape = parameters, .initializer = spec.beta_initializer}));
+    operands.push_back(builder.parameter({.name = "beta",
+                                          .shape = parameters,
+                                          .initializer = spec.beta_initializer,
+                                          .regularizer = spec.beta_regularizer,
+                                          .constraint = spec.beta_constraint}));
   }
   return builder.emit(make_sample_norm_op(norm), std::move(operands))[0];
 }

@@ -11,13 +11,13 @@ class SeparableConv2DImpl final : public LayerImpl {
     check_depth_multiplier(spec);
     require_channels_last(spec.data_format);
     check_activation(spec.activation);
-    require_absent("depthwise_regularizer", spec.depthwise_regularizer);
-    require_absent("pointwise_regularizer", spec.pointwise_regularizer);
-    require_absent("bias_regularizer", spec.bias_regularizer);
+    check_regularizer(spec.depthwise_regularizer);
+    check_regularizer(spec.pointwise_regularizer);
+    check_regularizer(spec.bias_regularizer);
     require_absent("activity_regularizer", spec.activity_regularizer);
-    require_absent("depthwise_constraint", spec.depthwise_constraint);
-    require_absent("pointwise_constraint", spec.pointwise_constraint);
-    require_absent("bias_constraint", spec.bias_constraint);
+    check_constraint(spec.depthwise_constraint);
+    check_constraint(spec.pointwise_constraint);
+    check_constraint(spec.bias_constraint);
   }
 
   Shape infer(std::span<const Shape> inputs) const override {
@@ -34,7 +34,9 @@ class SeparableConv2DImpl final : public LayerImpl {
         builder.parameter({.name = "depthwise_kernel",
                            .shape = Shape{deep.kh, deep.kw, deep.ic, spec_.depth_multiplier},
                            .initializer = spec_.depthwise_initializer,
-                           .packing = conv_kernel_packing(deep, first)});
+                           .packing = conv_kernel_packing(deep, first),
+                           .regularizer = spec_.depthwise_regularizer,
+                           .constraint = spec_.depthwise_constraint});
     const Conv2D pointwise = {.filters = spec_.filters};
     const kernels::ConvShape mix =
         conv_shape({deep.oh, deep.ow, deep.oc}, pointwise, spec_.filters, 1);
@@ -42,7 +44,9 @@ class SeparableConv2DImpl final : public LayerImpl {
     const ValueId kernel = builder.parameter({.name = "pointwise_kernel",
                                               .shape = Shape{1, 1, mix.ic, mix.oc},
                                               .initializer = spec_.pointwise_initializer,
-                                              .packing = conv_kernel_packing(mix, second)});
+                                              .packing = conv_kernel_packing(mix, second),
+                                              .regularizer = spec_.pointwise_regularizer,
+                                              .constraint = spec_.pointwise_constraint});
     const ValueId bias = bias_parameter(builder, spec_, mix.oc);
     const ValueId between = emit_conv(builder, deep, first, inputs[0], depthwise, kNone);
     return emit_activation(builder, spec_.activation,

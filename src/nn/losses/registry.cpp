@@ -10,7 +10,14 @@ namespace {
 
 // Keras's short names.
 std::string long_name(const std::string& name) {
-  return name == "mse" || name == "MSE" ? "mean_squared_error" : name;
+  static constexpr std::pair<std::string_view, std::string_view> kShort[] = {
+      {"mse", "mean_squared_error"},  {"MSE", "mean_squared_error"},
+      {"mae", "mean_absolute_error"}, {"MAE", "mean_absolute_error"},
+      {"bce", "binary_crossentropy"}, {"kld", "kl_divergence"}};
+  for (const auto& [given, full] : kShort) {
+    if (name == given) return std::string(full);
+  }
+  return name;
 }
 
 template <typename... Specs>

@@ -75,8 +75,8 @@ std::vector<LayerCase> cases() {
                      {"momentum", 1.5},
                      {"momentum", -0.1},
                      {"axis", std::int64_t{1}},
-                     {"beta_constraint", std::string("NonNeg")},
-                     {"gamma_regularizer", std::string("L1")}};
+                     {"beta_constraint", std::string("NotNeg")},
+                     {"gamma_regularizer", std::string("L0")}};
   return list;
 }
 

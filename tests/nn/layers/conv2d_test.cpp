@@ -70,7 +70,9 @@ std::vector<LayerCase> cases() {
                      {"groups", std::int64_t{2}},
                      {"activation", std::string("reelu")},
                      {"use_bias", std::int64_t{1}},
-                     {"kernel_regularizer", std::string("L2")}};
+                     {"kernel_regularizer", std::string("L3")},
+                     {"kernel_constraint", std::string("L2")},
+                     {"activity_regularizer", std::string("L2")}};
   return list;
 }
 

@@ -41,7 +41,7 @@ std::vector<LayerCase> cases() {
   list[0].invalid = {{"units", std::int64_t{0}},
                      {"units", 1.5},
                      {"activation", std::string("")},
-                     {"bias_constraint", std::string("NonNeg")},
+                     {"bias_constraint", std::string("NotNeg")},
                      {"use_bias", ConfigValue{}}};
   list[5].batch = 3;  // the reference is slow here
   return list;

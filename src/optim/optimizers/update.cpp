@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/optimizers/update.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace surefit {
+namespace {
+
+// Elements that one task updates; a fixed cut, though any cut would give the same bits.
+constexpr std::int64_t kElementsPerTask = 1 << 15;
+
+std::int64_t parts(std::int64_t count, std::int64_t size) {
+  return std::max<std::int64_t>(1, (count + size - 1) / size);
+}
+
+struct UpdateNode {
+  UpdateRule rule;
+  OptimizerOptions options;
+  bool factor = false;
+  Constraint constraint;
+  std::size_t slots() const { return rule.slots.size() + (options.average ? 1 : 0); }
+};
+
+class UpdateKernel final : public Kernel {
+ public:
+  UpdateKernel(UpdateNode node, std::int64_t count) : node_(std::move(node)), count_(count) {}
+
+  void run(const Task& task) const override {
+    const bool whole = static_cast<bool>(node_.constraint);
+    const std::int64_t begin = whole ? 0 : task.block * kElementsPerTask;
+    UpdateRange range;
+    range.count = whole ? count_ : std::min(count_, begin + kElementsPerTask) - begin;
+    range.weights = task.inputs[0].at() + begin;
+    range.gradient = task.inputs[1].at() + begin;
+    for (std::size_t slot = 0; slot < node_.rule.slots.size(); ++slot)
+      range.slots[slot] = task.inputs[2 + slot].at() + begin;
+    range.step = static_cast<std::int64_t>(task.step->step) + 1;
+    range.learning_rate = task.step->learning_rate;
+    const double factor = node_.factor ? *task.inputs[2 + node_.slots()].at<double>() : 1.0;
+    range.grad_scale = static_cast<float>(factor / task.step->loss_scale);
+    range.weight_decay = static_cast<float>(node_.options.weight_decay);
+    node_.rule.run(range);
+    if (whole) node_.constraint(range.weights);
+    if (node_.options.average)
+      average(range, task.inputs[2 + node_.rule.slots.size()].at() + begin);
+  }
+  std::string implementation() const override { return "own"; }
+
+ private:
+  // Keras: the first step takes the weights as they are.
+  void average(const UpdateRange& range, float* mean) const {
+    const auto keep = static_cast<float>(range.step == 1 ? 0.0 : node_.options.average_momentum);
+    const float take = 1 - keep;
+    const bool overwrite =
+        node_.options.overwrite_every > 0 && range.step % node_.options.overwrite_every == 0;
+    for (std::int64_t i = 0; i < range.count; ++i) {
+      mean[i] = mean[i] * keep + range.weights[i] * take;
+      if (overwrite) range.weights[i] = mean[i];
+    }
+  }
+  UpdateNode node_;
+  std::int64_t count_;
+};
+
+class UpdateOp final : public Op {
+ public:
+  explicit UpdateOp(UpdateNode node) : node_(std::move(node)) {}
+  std::string_view kind() const override { return node_.rule.kind; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override { return {}; }
+  std::vector<int> mutated_inputs() const override {
+    std::vector<int> positions = {0};
+    for (std::size_t slot = 0; slot < node_.slots(); ++slot)
+      positions.push_back(static_cast<int>(slot) + 2);
+    return positions;
+  }
+  OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
+    OpTraits traits;
+    traits.role = BatchRole::kBatchFree;
+    const auto count = static_cast<std::int64_t>(inputs[0].stored_count());
+    traits.blocks = node_.constraint ? 1 : static_cast<int>(parts(count, kElementsPerTask));
+    traits.flops_per_step = static_cast<double>(count) * 10;
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
+                               int) const override {
+    return std::make_unique<UpdateKernel>(node_,
+                                          static_cast<std::int64_t>(inputs[0].stored_count()));
+  }
+
+ private:
+  UpdateNode node_;
+};
+
+class RuleOptimizer final : public OptimizerImpl {
+ public:
+  RuleOptimizer(UpdateRule rule, OptimizerOptions options)
+      : rule_(std::move(rule)), options_(std::move(options)) {}
+  const LearningRate& learning_rate() const override { return options_.learning_rate; }
+  Clipping clipping() const override { return options_.clipping; }
+  std::vector<std::string> slots() const override {
+    std::vector<std::string> names = rule_.slots;
+    if (options_.average) names.emplace_back("average");
+    return names;
+  }
+  int average_slot() const override {
+    return options_.average && options_.overwrite_every == 0 ? static_cast<int>(rule_.slots.size())
+                                                             : kNone;
+  }
+  std::shared_ptr<const Op> update_op(bool factor, const Constraint& constraint) const override {
+    return std::make_shared<UpdateOp>(UpdateNode{rule_, options_, factor, constraint});
+  }
+
+ private:
+  UpdateRule rule_;
+  OptimizerOptions options_;
+};
+
+}  // namespace
+
+OptimizerPtr make_optimizer(const UpdateRule& rule, const OptimizerOptions& options) {
+  return std::make_shared<RuleOptimizer>(rule, options);
+}
+
+}  // namespace surefit
