@@ -17,8 +17,6 @@ namespace {
 // A run that exists on paper only: callbacks see the logs we give them.
 class PaperRun final : public TrainState {
  public:
-  const MemoryReport& memory() const override { return memory_; }
-  MemoryReport memory_;
   std::int64_t epoch() const override { return epoch_; }
   std::int64_t epochs() const override { return 100; }
   std::int64_t step() const override { return epoch_ * 10; }
