@@ -100,16 +100,14 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
         std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
                                once_options(options, pool_.threads()), "validation data");
   }
-  checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
   bind(plan());
 }
 
 // With a copy of the state for checkpoints where that fits; otherwise they are written from the
-// state itself while training waits.
+// state itself while training waits. Nothing is committed before a plan was found.
 MemoryPlan Trainer::plan() {
   MemoryRequest request =
       memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
-  // A cache is a gain, never the reason to refuse a run.
   train_feed_.reader().limit_cache(request.budget / 4);
   enter_data(train_feed_, "data", request);
   if (validation_program_) {
@@ -117,28 +115,33 @@ MemoryPlan Trainer::plan() {
     request.validation_batch = validation_feed_->batch();
     enter_data(*validation_feed_, "validation data", request);
   }
-  const auto with_state = [&] {
+  enter_parameters(model_.parameters, request);
+  const auto with_copy = [&](std::uint64_t staging, std::uint64_t kept) {
     MemoryRequest all = request;
-    enter_parameters(model_.parameters, all);
-    all.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint,
-                           checkpoints_->staging_bytes()});
-    all.outside.push_back(
-        {"weights that callbacks keep", Category::kCheckpoint, checkpoints_->kept_bytes()});
+    all.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint, staging});
+    all.outside.push_back({"weights that callbacks keep", Category::kCheckpoint, kept});
     return all;
   };
-  try {
-    MemoryPlan plan = plan_memory(with_state());
-    report_ = report_of(plan, request.budget_source, train_program_.graph());
-    return plan;
-  } catch (const MemoryRefused&) {
-    if (!options_.checkpoint_staging || checkpoints_->staging_bytes() == 0) throw;
+  const bool saves = !options_.run.empty() && options_.checkpoint_every != "never";
+  const MemoryPlan bare = plan_memory(request);
+  bool without_copy = false;
+  if (saves && options_.checkpoint_staging) {
+    // A copy that costs more time in every step than it saves at checkpoints is not worth its room.
+    constexpr double kWorthIt = 1.02;
+    try {
+      const auto state = model_.parameters.bytes() + model_.parameters.slot_bytes();
+      without_copy = plan_memory(with_copy(state, 0)).slowdown > bare.slowdown * kWorthIt;
+    } catch (const MemoryRefused&) {
+      without_copy = true;
+    }
+    options_.checkpoint_staging = !without_copy;
   }
-  options_.checkpoint_staging = false;
-  checkpoints_.reset();
   checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
-  MemoryPlan plan = plan_memory(with_state());
+  MemoryPlan plan =
+      plan_memory(with_copy(checkpoints_->staging_bytes(), checkpoints_->kept_bytes()));
   report_ = report_of(plan, request.budget_source, train_program_.graph());
-  report_.rungs.emplace_back("checkpoints without a copy: training waits for the disk", 0);
+  if (without_copy)
+    report_.rungs.emplace_back("checkpoints without a copy: training waits for the disk", 0);
   return plan;
 }
 

@@ -99,7 +99,7 @@ class BnBackwardApplyOp final : public Op {
   }
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     OpTraits traits = bn_pass_traits(inputs[0], 6);
-    traits.in_place_input = splits() ? kNone : 1;
+    traits.in_place_input = splits() ? 0 : 1;
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
