@@ -28,25 +28,25 @@ canvas{width:1100px;height:300px;border:1px solid #d6dbe4;display:block} #arena{
 <div id="tip"></div>
 <script>
 const D = /*DATA*/;
-const color = {weights:'#3b6fb6',gradients:'#d98032',optimizer:'#7a5fb0',activations:'#3f9d6b',data:'#c9a227',scratch:'#9aa4b2',runtime:'#5b6472',checkpoint:'#b45a7a'};
+const color = {weights:'#3b6fb6',gradients:'#d98032','optimizer state':'#7a5fb0',activations:'#3f9d6b','data buffers':'#c9a227',scratch:'#9aa4b2',runtime:'#5b6472','checkpoint staging':'#b45a7a'};
 const fmtB = b => b>=2**30?(b/2**30).toFixed(2)+' GiB':b>=2**20?(b/2**20).toFixed(1)+' MiB':(b/1024).toFixed(1)+' KiB';
 const el = id => document.getElementById(id);
 el('title').textContent = 'Memory plan: '+D.model+', batch '+D.batch+', '+D.threads+' thread'+(D.threads>1?'s':'');
 el('line').textContent = D.line;
 const esc = s => s.replace(/[&<>]/g, c => ({'&':'&amp;','<':'&lt;','>':'&gt;'}[c]));
 el('table').innerHTML = '<table><tr><th>category</th><th class="n">at the peak</th></tr>'+D.categories.map(c=>'<tr><td>'+esc(c[0])+'</td><td class="n">'+fmtB(c[1])+'</td></tr>').join('')+'<tr><th>predicted peak</th><th class="n">'+fmtB(D.predicted)+'</th></tr></table>';
-const cats = ['runtime','weights','optimizer','checkpoint','data','gradients','activations','scratch'];
+const cats = ['runtime','weights','optimizer state','checkpoint staging','data buffers','gradients','activations','scratch'];
 el('key').innerHTML = cats.map(c=>'<span><i style="background:'+color[c]+'"></i>'+c+'</span>').join('')+(D.budget?'<span><i style="background:#c0392b"></i>budget '+fmtB(D.budget)+'</span>':'');
 const n = D.steps.length, base = {}; D.outside.forEach(o=>base[o[0]]=(base[o[0]]||0)+o[1]);
 const cols = Array.from({length:n},()=>Object.assign({},base));
 D.buffers.forEach(b=>{for(let i=b[4];i<=b[5];i++) cols[i][b[2]]=(cols[i][b[2]]||0)+b[3]});
 const totals = cols.map(c=>cats.reduce((s,k)=>s+(c[k]||0),0));
-const top = Math.max(...totals, D.predicted, D.budget && D.budget < 1.6*D.predicted ? D.budget : 0)*1.06;
+const most = Math.max(...totals, D.predicted, D.budget && D.budget < 1.6*D.predicted ? D.budget : 0)*1.06;
 const T = el('time'), t = T.getContext('2d'), L=150, W=T.width-L-20, H=T.height-40;
 t.font='22px system-ui'; t.textAlign='right';
-for(let k=0;k<=4;k++){const v=top*k/4, y=20+H-H*k/4; t.strokeStyle='#e6e9ef'; t.beginPath(); t.moveTo(L,y); t.lineTo(L+W,y); t.stroke(); t.fillStyle='#4b5567'; t.fillText(fmtB(v),L-10,y+7)}
-cols.forEach((c,i)=>{let y=20+H; cats.forEach(k=>{const h=(c[k]||0)/top*H; if(h>0){t.fillStyle=color[k]; t.fillRect(L+i*W/n,y-h,Math.max(1,W/n+0.5),h)} y-=h})});
-if(D.budget && D.budget<top){const y=20+H-D.budget/top*H; t.strokeStyle='#c0392b'; t.lineWidth=3; t.beginPath(); t.moveTo(L,y); t.lineTo(L+W,y); t.stroke()}
+for(let k=0;k<=4;k++){const v=most*k/4, y=20+H-H*k/4; t.strokeStyle='#e6e9ef'; t.beginPath(); t.moveTo(L,y); t.lineTo(L+W,y); t.stroke(); t.fillStyle='#4b5567'; t.fillText(fmtB(v),L-10,y+7)}
+cols.forEach((c,i)=>{let y=20+H; cats.forEach(k=>{const h=(c[k]||0)/most*H; if(h>0){t.fillStyle=color[k]; t.fillRect(L+i*W/n,y-h,Math.max(1,W/n+0.5),h)} y-=h})});
+if(D.budget && D.budget<most){const y=20+H-D.budget/most*H; t.strokeStyle='#c0392b'; t.lineWidth=3; t.beginPath(); t.moveTo(L,y); t.lineTo(L+W,y); t.stroke()}
 const A = el('arena'), a = A.getContext('2d'), AH=A.height-40;
 a.font='22px system-ui'; a.textAlign='right'; a.fillStyle='#4b5567';
 for(let k=0;k<=4;k++) a.fillText(fmtB(D.arena*k/4),L-10,20+AH-AH*k/4+7);
