@@ -22,6 +22,7 @@ training
   data       look into a data set: classes, sizes, broken files, a contact sheet
   summary    layers, shapes and parameters of a model
   model      write a model as Keras's JSON
+  bench      time training steps on one batch in memory
   inspect    what a checkpoint or weights file holds, verified
 
 supervision

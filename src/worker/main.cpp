@@ -20,6 +20,7 @@ int dispatch(int count, char** words) {
   if (verb == "evaluate") return worker::evaluate_verb(arguments);
   if (verb == "predict") return worker::predict_verb(arguments);
   if (verb == "summary") return worker::summary_verb(arguments);
+  if (verb == "bench") return worker::bench_verb(arguments);
   if (verb == "plan") return worker::plan_verb(arguments);
   if (verb == "model") return worker::model_verb(arguments);
   if (verb == "data") return worker::data_verb(arguments);

@@ -12,6 +12,7 @@ int train_verb(const Arguments& arguments);
 int evaluate_verb(const Arguments& arguments);
 int predict_verb(const Arguments& arguments);
 int summary_verb(const Arguments& arguments);
+int bench_verb(const Arguments& arguments);
 int plan_verb(const Arguments& arguments);
 int model_verb(const Arguments& arguments);
 int data_verb(const Arguments& arguments);
