@@ -11,7 +11,9 @@ if(SUREFIT_ASSERTIONS)
 endif()
 if(SUREFIT_SANITIZE)
   target_compile_options(surefit_options INTERFACE
-    -fsanitize=${SUREFIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    -fsanitize=${SUREFIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+    # g++ 12 warns of moves inside the standard library that it instrumented itself.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(surefit_options INTERFACE -fsanitize=${SUREFIT_SANITIZE})
 endif()
 
