@@ -12,8 +12,8 @@ endif()
 if(SUREFIT_SANITIZE)
   target_compile_options(surefit_options INTERFACE
     -fsanitize=${SUREFIT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
-    # g++ 12 warns of moves inside the standard library that it instrumented itself.
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    # g++ 12 warns of code that it instrumented itself.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-stringop-overread>)
   target_link_options(surefit_options INTERFACE -fsanitize=${SUREFIT_SANITIZE})
 endif()
 
