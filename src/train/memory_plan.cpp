@@ -228,6 +228,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
   if (!fits && outside >= request.budget) refuse(request, search, result.full_speed_bytes);
   if (fits) {
     result.main = fastest;
+    result.rungs = rungs_of(fastest, fastest);
     result.validation = std::move(validation_fastest);
   } else {
     const std::size_t room = (request.budget - outside) / 4096 * 4096;

@@ -121,8 +121,12 @@ void print_text(const MemoryPlan& plan, const MemoryReport& report, const Graph&
     fmt::print("the fastest plan fits: nothing is recomputed or moved\n");
     return;
   }
-  fmt::print("to fit the budget, about {:.0f} % more time than at full speed:\n",
-             (plan.slowdown - 1) * 100);
+  if (plan.slowdown == 1) {
+    fmt::print("the fastest plan fits; what costs next to nothing it does again anyway:\n");
+  } else {
+    fmt::print("to fit the budget, about {:.0f} % more time than at full speed:\n",
+               (plan.slowdown - 1) * 100);
+  }
   for (const auto& [name, bytes] : report.rungs)
     fmt::print("  {}{}\n", name, bytes > 0 ? fmt::format(": {}", format_bytes(bytes)) : "");
 }
@@ -176,9 +180,8 @@ int plan_verb(const Arguments& arguments) {
   options.json ? print_json(plan, report) : print_text(plan, report, program.graph());
   if (!options.html.empty()) {
     const std::string page = plan_page(plan, report, program.graph(), model.name());
-    write_file_atomically(Env::posix(), options.html, [&](WritableFile& file) {
-      file.append(std::as_bytes(std::span(page)));
-    });
+    write_file_atomically(Env::posix(), options.html,
+                          [&](WritableFile& file) { file.append(std::as_bytes(std::span(page))); });
     fmt::print(stderr, "wrote {}\n", options.html);
   }
   return 0;
