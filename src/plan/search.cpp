@@ -251,7 +251,7 @@ Choice PlanSearch::move_out(const Choice& from, Saving how, std::size_t target) 
 const Choice& PlanSearch::floor() {
   if (!floor_) {
     floor_ = smallest();
-    for (const Choice& from : {smallest(), fastest()}) {
+    for (const Choice& from : {smallest(), fastest(), choices_.front()}) {
       Choice moved = from;
       if (options_.allow_half) moved = move_out(moved, Saving::kHalf, 0);
       if (options_.allow_spill) moved = move_out(moved, Saving::kSpill, 0);
@@ -277,6 +277,7 @@ std::optional<Choice> PlanSearch::within(std::size_t arena_bytes) {
   };
   if (options_.allow_spill) {
     // Less recomputation and more file, or the other way round.
+    consider(move_out(choices_.front(), Saving::kSpill, arena_bytes));
     consider(move_out(fastest(), Saving::kSpill, arena_bytes));
     consider(move_out(smallest(), Saving::kSpill, arena_bytes));
   }

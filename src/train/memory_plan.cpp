@@ -169,7 +169,7 @@ std::vector<Rung> rungs_of(const Plan& plan, const Plan& fastest) {
 
 std::uint64_t runtime_bytes(const Graph& graph, int threads) {
   // Measured on the zoo, a little above the largest: the test of predictions holds it there.
-  constexpr std::uint64_t kProcess = std::uint64_t{11} << 20, kThread = std::uint64_t{320} << 10,
+  constexpr std::uint64_t kProcess = std::uint64_t{12} << 20, kThread = std::uint64_t{320} << 10,
                           kNode = 5 << 9;
   return (threads > 0 ? kProcess : 0) + kThread * static_cast<std::uint64_t>(threads) +
          kNode * graph.nodes().size();

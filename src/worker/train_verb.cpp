@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
+#include "base/process_memory.hpp"
 #include "base/units.hpp"
 #include "engine/kernels/table.hpp"
 #include "interop/json.hpp"
@@ -98,8 +99,8 @@ std::string config_json(const TrainOptions& options, const Arguments& arguments)
 
 void print_result(const History& history, const TrainOptions& options, double seconds) {
   if (options.json) {
-    fmt::print("{{\"event\":\"end\",\"time\":{:.3f},\"epochs\":{}", wall_seconds(),
-               history.epochs.size());
+    fmt::print("{{\"event\":\"end\",\"time\":{:.3f},\"epochs\":{},\"peak_bytes\":{}",
+               wall_seconds(), history.epochs.size(), read_process_memory().peak_bytes);
     if (!history.epochs.empty()) {
       for (std::size_t i = 0; i < history.names.size(); ++i) {
         fmt::print(",\"{}\":{}", history.names[i], history.epochs.back()[i]);
