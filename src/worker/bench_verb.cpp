@@ -13,7 +13,7 @@
 #include "plan/schedule.hpp"
 #include "train/model_impl.hpp"
 #include "train/setup.hpp"
-#include "worker/options.hpp"
+#include "worker/step_options.hpp"
 #include "worker/verbs.hpp"
 
 namespace surefit::worker {
@@ -30,31 +30,6 @@ class Profile final : public RunObserver {
 
  private:
   double started_ = 0;
-};
-
-struct BenchArguments {
-  ModelOptions model;
-  MemoryOptions memory;
-  std::string optimizer = "adam", loss = "sparse_categorical_crossentropy";
-  std::int64_t batch_size = 32, steps = 5, group = 0;
-  int threads = 0;
-  bool winograd = false;
-
-  void add_to(CLI::App& app) {
-    model.add_to(app);
-    memory.add_to(app);
-    app.add_option("--batch-size", batch_size, "samples per step")->capture_default_str();
-    app.add_option("--steps", steps, "steps to time, behind one that warms up")
-        ->capture_default_str()
-        ->check(CLI::PositiveNumber);
-    app.add_option("--threads", threads, "threads (default: all cores)")
-        ->check(CLI::Range(1, 1024));
-    app.add_option("--group", group, "samples in flight at once (default: planned)")
-        ->check(CLI::PositiveNumber);
-    app.add_option("--optimizer", optimizer, "")->capture_default_str();
-    app.add_option("--loss", loss, "")->capture_default_str();
-    app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd");
-  }
 };
 
 void fill(const Executable& executable, const Program& program, std::int64_t batch) {
@@ -114,20 +89,16 @@ Json kinds_json(const Executable& executable, const Profile& profile, std::int64
 int bench_verb(const Arguments& arguments) {
   CLI::App app("Times training steps on one batch in memory; one JSON object on stdout.",
                "surefit bench");
-  BenchArguments options;
+  StepOptions options;
+  std::int64_t steps = 5;
   options.add_to(app);
+  app.add_option("--steps", steps, "steps to time, behind one that warms up")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.footer("\nExample:\n  surefit bench --model seed_cnn --batch-size 32 --steps 100\n");
   if (const auto code = parse(app, arguments)) return *code;
-  Model model = options.model.make();
-  const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
-  const NamedArguments loss = parse_named(options.loss, "--loss");
-  model.compile({.optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
-                 .loss = Loss::from_config(loss.name, loss.arguments)});
-  FitOptions fit;
-  fit.threads = options.threads;
-  fit.group = options.group;
-  fit.winograd = options.winograd;
-  options.memory.apply(fit);
+  const FitOptions fit = options.fit();
+  Model model = options.compiled();
 
   ThreadPool pool(threads_of(fit), prepare_compute_thread);
   const Program program(model.impl().network, &*model.impl().compiled, Program::Purpose::kTrain,
@@ -145,8 +116,8 @@ int bench_verb(const Arguments& arguments) {
   context.samples = options.batch_size;
   context.learning_rate = 1e-3;
   std::vector<double> seconds;
-  seconds.reserve(static_cast<std::size_t>(options.steps) + 1);
-  for (std::int64_t step = 0; step <= options.steps; ++step) {
+  seconds.reserve(static_cast<std::size_t>(steps) + 1);
+  for (std::int64_t step = 0; step <= steps; ++step) {
     const double started = monotonic_seconds();
     executable.run(context);
     seconds.push_back(monotonic_seconds() - started);

@@ -32,8 +32,8 @@ int dispatch(int count, char** words) {
 }  // namespace
 
 int main(int count, char** words) {
-  // Large temporaries go back to the system at once. Left alone, malloc keeps what it was given once,
-  // and no plan could foresee how much that is.
+  // Large temporaries go back to the system at once. Left alone, malloc keeps what it was given
+  // once, and no plan could foresee how much that is.
   ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
   ::mallopt(M_TRIM_THRESHOLD, 256 << 10);
   ::mallopt(M_ARENA_MAX, 1);

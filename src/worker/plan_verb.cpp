@@ -10,8 +10,8 @@
 #include "interop/json.hpp"
 #include "train/model_impl.hpp"
 #include "train/setup.hpp"
-#include "worker/options.hpp"
 #include "worker/plan_page.hpp"
+#include "worker/step_options.hpp"
 #include "worker/verbs.hpp"
 
 namespace surefit::worker {
@@ -24,24 +24,12 @@ Example:
 )";
 
 struct PlanArguments {
-  ModelOptions model;
-  MemoryOptions memory;
-  std::string optimizer = "adam", loss = "sparse_categorical_crossentropy", html;
-  std::int64_t batch_size = 32, group = 0;
-  int threads = 0;
-  bool winograd = false, json = false, largest = false;
+  StepOptions step;
+  std::string html;
+  bool json = false, largest = false;
 
   void add_to(CLI::App& app) {
-    model.add_to(app);
-    memory.add_to(app);
-    app.add_option("--batch-size", batch_size, "samples per step")->capture_default_str();
-    app.add_option("--threads", threads, "threads (default: all cores)")
-        ->check(CLI::Range(1, 1024));
-    app.add_option("--group", group, "samples in flight at once (default: planned)")
-        ->check(CLI::PositiveNumber);
-    app.add_option("--optimizer", optimizer, "its slots count")->capture_default_str();
-    app.add_option("--loss", loss, "Keras's name of a loss")->capture_default_str();
-    app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd");
+    step.add_to(app);
     app.add_flag("--largest-batch", largest,
                  "find the largest batch that fits, without running anything");
     app.add_flag("--json", json, "one JSON object on stdout");
@@ -139,25 +127,14 @@ int plan_verb(const Arguments& arguments) {
   options.add_to(app);
   app.footer(kExample);
   if (const auto code = parse(app, arguments)) return *code;
-  if (options.batch_size < 1)
-    throw ConfigError(
-        fmt::format("[--batch-size] expected at least 1; got {}", options.batch_size));
   if (!options.html.empty()) check_writable(options.html, "--html");
 
-  Model model = options.model.make();
-  const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
-  const NamedArguments loss = parse_named(options.loss, "--loss");
-  model.compile({.optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
-                 .loss = Loss::from_config(loss.name, loss.arguments)});
-  FitOptions fit;
-  fit.threads = options.threads;
-  fit.group = options.group;
-  fit.winograd = options.winograd;
-  options.memory.apply(fit);
+  const FitOptions fit = options.step.fit();
+  const Model model = options.step.compiled();
   prepare_compute_thread();
   const Program program(model.impl().network, &*model.impl().compiled, Program::Purpose::kTrain,
                         policy_of(fit));
-  MemoryRequest request = memory_request(fit, program, options.batch_size, threads_of(fit));
+  MemoryRequest request = memory_request(fit, program, options.step.batch_size, threads_of(fit));
   enter_parameters(model.impl().parameters, request);
   if (options.largest) {
     const std::int64_t batch = largest_batch(request);
