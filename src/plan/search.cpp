@@ -89,6 +89,10 @@ const Choice& PlanSearch::fastest() {
   return *fastest_;
 }
 
+void PlanSearch::make_chain() {
+  if (!chain_) chain_ = make_block_chain(graph_, traits_, options_.batch, options_.threads);
+}
+
 // Adds the plan of a tiling, and the same with small groups where the tiling has whole batches:
 // between sums over the batch there is still something to save. Returns the smaller one's bytes.
 std::size_t PlanSearch::add_tiling(const std::vector<int>& tiling) {
@@ -111,7 +115,7 @@ std::size_t PlanSearch::add_tiling(const std::vector<int>& tiling) {
 void PlanSearch::explore_chain(std::size_t target) {
   constexpr int kTries = 7;
   if (options_.group > 0) return;
-  if (!chain_) chain_ = make_block_chain(graph_, traits_, options_.batch, options_.threads);
+  make_chain();
   std::size_t low = 0, high = 0;  // chain targets whose plans fit, and do not
   std::size_t aim = target;
   for (int i = 0; i < kTries; ++i) {
@@ -189,7 +193,7 @@ Choice PlanSearch::refine(Choice choice, std::size_t target) const {
 
 void PlanSearch::add_floor() {
   if (options_.group > 0) return;
-  if (!chain_) chain_ = make_block_chain(graph_, traits_, options_.batch, options_.threads);
+  make_chain();
   constexpr int kTries = 14;
   std::size_t low = 1, high = 0;
   for (const ChainOption& option : chain_->options) high = std::max(high, option.working);

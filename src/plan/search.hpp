@@ -51,6 +51,7 @@ class PlanSearch {
   Choice evaluate(PlanOptions options) const;
   PlanOptions base() const;
   void add_groups();
+  void make_chain();
   void explore_chain(std::size_t target);
   std::size_t add_tiling(const std::vector<int>& tiling);
   void add_floor();

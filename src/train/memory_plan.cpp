@@ -133,10 +133,10 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
   throw MemoryRefused(text, need, request.budget, floor);
 }
 
-std::string group_text(const Plan& plan) {
+std::int64_t smallest_group(const Plan& plan) {
   std::int64_t least = plan.batch;
   for (const Segment& segment : plan.segments) least = std::min(least, segment.group);
-  return fmt::format("{} of {} samples in flight", least, plan.batch);
+  return least;
 }
 
 // What the chosen plan does that the fastest does not.
@@ -155,10 +155,11 @@ std::vector<Rung> rungs_of(const Plan& plan, const Plan& fastest) {
     }
   }
   std::vector<Rung> rungs;
-  std::int64_t group = plan.batch, fastest_group = plan.batch;
-  for (const Segment& s : plan.segments) group = std::min(group, s.group);
-  for (const Segment& s : fastest.segments) fastest_group = std::min(fastest_group, s.group);
-  if (group < fastest_group) rungs.push_back({"fewer samples in flight: " + group_text(plan), 0});
+  if (smallest_group(plan) < smallest_group(fastest)) {
+    rungs.push_back(
+        {fmt::format("fewer samples in flight: {} of {}", smallest_group(plan), plan.batch),
+         fastest.arena_bytes - std::min(fastest.arena_bytes, plan.arena_bytes)});
+  }
   if (recomputed > 0) rungs.push_back({"recompute in the backward pass", recomputed});
   if (spilled > 0) rungs.push_back({"spill to a file", spilled});
   if (halved > 0) rungs.push_back({"16-bit storage of activations", halved / 2});
@@ -237,9 +238,6 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
     result.slowdown = found->choice.seconds / search.fastest().seconds;
     result.main = std::move(found->plan);
     result.rungs = rungs_of(result.main, fastest);
-    if (!result.rungs.empty() && result.rungs[0].saved_bytes == 0)
-      result.rungs[0].saved_bytes =
-          fastest.arena_bytes - std::min(fastest.arena_bytes, result.main.arena_bytes);
     if (request.validation != nullptr) {
       PlanSearch other(request.validation->graph(),
                        search_options(request, request.validation_batch));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/check.hpp"
@@ -108,6 +109,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
 MemoryPlan Trainer::plan() {
   MemoryRequest request =
       memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
+  // A cache is a gain, never the reason to refuse a run.
   train_feed_.reader().limit_cache(request.budget / 4);
   enter_data(train_feed_, "data", request);
   if (validation_program_) {
@@ -123,19 +125,20 @@ MemoryPlan Trainer::plan() {
     return all;
   };
   const bool saves = !options_.run.empty() && options_.checkpoint_every != "never";
-  const MemoryPlan bare = plan_memory(request);
-  bool without_copy = false;
-  if (saves && options_.checkpoint_staging) {
-    // A copy that costs more time in every step than it saves at checkpoints is not worth its room.
-    constexpr double kWorthIt = 1.02;
+  const bool wants_copy = saves && options_.checkpoint_staging;
+  // A copy that costs more time in every step than it saves at checkpoints is not worth its room.
+  constexpr double kWorthIt = 1.02;
+  double slowdown = std::numeric_limits<double>::infinity();  // with a copy
+  if (wants_copy) {
     try {
       const auto state = model_.parameters.bytes() + model_.parameters.slot_bytes();
-      without_copy = plan_memory(with_copy(state, 0)).slowdown > bare.slowdown * kWorthIt;
-    } catch (const MemoryRefused&) {
-      without_copy = true;
+      slowdown = plan_memory(with_copy(state, 0)).slowdown;
+    } catch (const MemoryRefused&) {  // perhaps without it
     }
-    options_.checkpoint_staging = !without_copy;
   }
+  const bool without_copy =
+      slowdown > 1 && slowdown > plan_memory(request).slowdown * kWorthIt && wants_copy;
+  if (without_copy) options_.checkpoint_staging = false;
   checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
   MemoryPlan plan =
       plan_memory(with_copy(checkpoints_->staging_bytes(), checkpoints_->kept_bytes()));
