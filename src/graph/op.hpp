@@ -29,6 +29,8 @@ struct OpTraits {
   // Tasks of a kPerSample node take this many samples at once where they can (weights are read once for all of
   // them); it never changes a bit.
   int samples_per_task = 1;
+  // A kBatchFree node runs its blocks this many times over, everybody done before the next phase begins.
+  int phases = 1;
   // A kReduction may only be cut between groups at multiples of this many samples.
   int sample_grain = 1;
   // Output 0 may take the memory of this input (same bytes, last use), or kNone.
@@ -72,6 +74,7 @@ struct Task {
   std::span<const Operand> outputs;
   std::int64_t begin = 0, end = 0;
   int block = 0;
+  int phase = 0;
   int thread = 0;
   std::byte* thread_scratch = nullptr;
   std::byte* shared_scratch = nullptr;

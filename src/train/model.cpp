@@ -87,18 +87,13 @@ void Model::Impl::follow_schedule() {
 }
 
 void Model::Impl::finish_averaging() {
-  const int slot = compiled->optimizer.impl().average_slot();
-  if (slot == kNone || iterations == 0) return;
-  for (std::size_t i = 0; i < network.parameters().size(); ++i) {
-    if (network.parameters()[i].trainable)
-      parameters.set(i, parameters.get_slot(i, static_cast<std::size_t>(slot)));
-  }
+  if (compiled->optimizer.impl().averages_at_end() && iterations > 0) parameters.use_averages();
 }
 
 void Model::compile(CompileOptions options) {
   impl_->compiled.emplace(
       Compiled{std::move(options.optimizer), std::move(options.loss), std::move(options.metrics)});
-  impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl().slots());
+  impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl());
   impl_->learning_rate = impl_->compiled->optimizer.impl().learning_rate().at(0);
   impl_->iterations = 0;
 }

@@ -9,6 +9,16 @@
 #include "nn/regularizer.hpp"
 
 namespace surefit {
+namespace {
+
+ValueType plain_type(const Shape& shape) {
+  ValueType type;
+  type.shape = shape;
+  type.batched = false;
+  return type;
+}
+
+}  // namespace
 
 Program::Program(const Network& network, const Compiled* compiled, Purpose purpose,
                  const ConvPolicy& policy)
@@ -80,7 +90,6 @@ void Program::add_backward(const Network& network, const Network::Built& built,
   }
   if (wanted.empty()) throw ConfigError("[compile] the model has no trainable parameters");
   auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
-  const std::vector<std::string> slots = optimizer.impl().slots();
   // In the order in which the backward pass finishes the gradients, so that early updates need no
   // reordering.
   std::vector<std::pair<NodeId, std::size_t>> order;
@@ -116,6 +125,8 @@ void Program::add_backward(const Network& network, const Network::Built& built,
   for (const auto& [producer, index] : order) {
     const ValueId parameter = built.parameters[index];
     const std::string& name = network.parameters()[index].name;
+    const ParameterSpec& spec = network.parameters()[index].spec;
+    const std::vector<SlotSpec> slots = optimizer.impl().slots(spec.shape);
     ValueId gradient = gradients.at(parameter);
     if (clip.value > 0)
       gradient = graph_.add1(make_clip_value_op(clip.value), {gradient}, name, Phase::kUpdate,
@@ -126,18 +137,18 @@ void Program::add_backward(const Network& network, const Network::Built& built,
     }
     std::vector<ValueId> inputs = {parameter, gradient};
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-      const ValueId id = graph_.add_persistent(name + "/" + slots[slot],
-                                               graph_.value(parameter).type, Category::kOptimizer);
+      ValueType type = graph_.value(parameter).type;
+      if (slots[slot].shape) type = plain_type(*slots[slot].shape);
+      const ValueId id =
+          graph_.add_persistent(name + "/" + slots[slot].name, type, Category::kOptimizer);
       persistents_[id] = {index, static_cast<int>(slot)};
       inputs.push_back(id);
     }
     if (factor != kNone) inputs.push_back(factor);
-    const ParameterSpec& spec = network.parameters()[index].spec;
-    Constraint constraint;
+    UpdateTarget target{.shape = spec.shape, .packing = spec.packing, .factor = factor != kNone};
     if (spec.constraint)
-      constraint = make_constraint(*spec.constraint, spec.shape, spec.packing.get());
-    graph_.add(optimizer.impl().update_op(factor != kNone, constraint), std::move(inputs), name,
-               Phase::kUpdate);
+      target.constraint = make_constraint(*spec.constraint, spec.shape, spec.packing.get());
+    graph_.add(optimizer.impl().update_op(target), std::move(inputs), name, Phase::kUpdate);
   }
   for (const Network::Built::Update& later : built.updates) {
     graph_.add(later.op, later.inputs, later.layer, Phase::kUpdate);

@@ -208,36 +208,26 @@ class DenseKernelPacking final : public Packing {
   std::size_t stored_count() const override {
     return static_cast<std::size_t>(kernels::dense_weight_count(shape_));
   }
-  // Row by row: a copy of the whole kernel would double the largest layers each time they are
-  // saved.
-  void pack(const float* keras, float* engine) const override {
-    std::memset(engine, 0, stored_count() * sizeof(float));
-    for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
-      kernels::table().dense.pack_row(shape_, stored_row, keras + keras_row * shape_.outputs,
-                                      engine);
-    });
+  std::size_t lines() const override {
+    const bool plain = input_.layout == Layout::kPlain;
+    return static_cast<std::size_t>(plain ? shape_.inputs : pixels() * input_.picture[2]);
   }
-  void unpack(const float* engine, float* keras) const override {
-    for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
-      kernels::table().dense.unpack_row(shape_, stored_row, engine,
-                                        keras + keras_row * shape_.outputs);
-    });
+  std::size_t line_length() const override { return static_cast<std::size_t>(shape_.outputs); }
+  void write_line(std::size_t line, const float* keras, float* engine) const override {
+    kernels::table().dense.pack_row(shape_, stored_row(line), keras, engine);
+  }
+  void read_line(std::size_t line, const float* engine, float* keras) const override {
+    kernels::table().dense.unpack_row(shape_, stored_row(line), engine, keras);
   }
 
  private:
-  template <typename Visit>
-  void for_each_row(const Visit& visit) const {
-    if (input_.layout == Layout::kPlain) {
-      for (std::int64_t row = 0; row < shape_.inputs; ++row) visit(row, row);
-      return;
-    }
-    const std::int64_t pixels = input_.picture[0] * input_.picture[1], channels = input_.picture[2];
-    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-      for (std::int64_t c = 0; c < channels; ++c) {
-        visit(pixel * channels + c,
-              (c / kChannelBlock * pixels + pixel) * kChannelBlock + c % kChannelBlock);
-      }
-    }
+  std::int64_t pixels() const { return input_.picture[0] * input_.picture[1]; }
+  // Keras's rows follow the picture's pixels, ours its blocks of channels.
+  std::int64_t stored_row(std::size_t line) const {
+    const auto row = static_cast<std::int64_t>(line);
+    if (input_.layout == Layout::kPlain) return row;
+    const std::int64_t channels = input_.picture[2], pixel = row / channels, c = row % channels;
+    return (c / kChannelBlock * pixels() + pixel) * kChannelBlock + c % kChannelBlock;
   }
   ValueType input_;
   DenseShape shape_;

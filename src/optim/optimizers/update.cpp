@@ -42,23 +42,14 @@ class UpdateKernel final : public Kernel {
     range.weight_decay = static_cast<float>(node_.options.weight_decay);
     node_.rule.run(range);
     if (whole) node_.constraint(range.weights);
-    if (node_.options.average)
-      average(range, task.inputs[2 + node_.rule.slots.size()].at() + begin);
+    if (node_.options.average) {
+      average(node_.options, range.step, range.weights,
+              task.inputs[2 + node_.rule.slots.size()].at() + begin, range.count);
+    }
   }
   std::string implementation() const override { return "own"; }
 
  private:
-  // Keras: the first step takes the weights as they are.
-  void average(const UpdateRange& range, float* mean) const {
-    const auto keep = static_cast<float>(range.step == 1 ? 0.0 : node_.options.average_momentum);
-    const float take = 1 - keep;
-    const bool overwrite =
-        node_.options.overwrite_every > 0 && range.step % node_.options.overwrite_every == 0;
-    for (std::int64_t i = 0; i < range.count; ++i) {
-      mean[i] = mean[i] * keep + range.weights[i] * take;
-      if (overwrite) range.weights[i] = mean[i];
-    }
-  }
   UpdateNode node_;
   std::int64_t count_;
 };
@@ -98,17 +89,16 @@ class RuleOptimizer final : public OptimizerImpl {
       : rule_(std::move(rule)), options_(std::move(options)) {}
   const LearningRate& learning_rate() const override { return options_.learning_rate; }
   Clipping clipping() const override { return options_.clipping; }
-  std::vector<std::string> slots() const override {
-    std::vector<std::string> names = rule_.slots;
-    if (options_.average) names.emplace_back("average");
-    return names;
+  std::vector<SlotSpec> slots(const Shape&) const override {
+    std::vector<SlotSpec> slots;
+    for (const std::string& name : rule_.slots) slots.push_back({name});
+    if (options_.average) slots.push_back({std::string(kAverageSlot)});
+    return slots;
   }
-  int average_slot() const override {
-    return options_.average && options_.overwrite_every == 0 ? static_cast<int>(rule_.slots.size())
-                                                             : kNone;
-  }
-  std::shared_ptr<const Op> update_op(bool factor, const Constraint& constraint) const override {
-    return std::make_shared<UpdateOp>(UpdateNode{rule_, options_, factor, constraint});
+  bool averages_at_end() const override { return options_.averages_at_end(); }
+  std::shared_ptr<const Op> update_op(const UpdateTarget& target) const override {
+    return std::make_shared<UpdateOp>(
+        UpdateNode{rule_, options_, target.factor, target.constraint});
   }
 
  private:
@@ -117,6 +107,18 @@ class RuleOptimizer final : public OptimizerImpl {
 };
 
 }  // namespace
+
+// Keras: the first step takes the weights as they are.
+void average(const OptimizerOptions& options, std::int64_t step, float* weights, float* mean,
+             std::int64_t count) {
+  const auto keep = static_cast<float>(step == 1 ? 0.0 : options.average_momentum);
+  const float take = 1 - keep;
+  const bool overwrite = options.overwrite_every > 0 && step % options.overwrite_every == 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    mean[i] = mean[i] * keep + weights[i] * take;
+    if (overwrite) weights[i] = mean[i];
+  }
+}
 
 OptimizerPtr make_optimizer(const UpdateRule& rule, const OptimizerOptions& options) {
   return std::make_shared<RuleOptimizer>(rule, options);
