@@ -28,6 +28,9 @@ struct History {
   std::vector<std::vector<double>> epochs;  // epochs[e][i] belongs to names[i]
   std::string stop_reason = {};  // why training ended before its last epoch; empty where it did not
   bool interrupted = false;  // stopped from outside (signal, deadline); resume goes on from there
+  // What was computed otherwise than in plain float32, by policy or by consent: "f16-activations",
+  // "ghost-batch-norm:8", "factored-optimizer", "mixed_float16".
+  std::vector<std::string> lossy = {};
   const std::vector<double> series(const std::string& name) const;
 };
 
@@ -40,13 +43,24 @@ struct MemoryReport {
   std::uint64_t budget_bytes = 0;
   std::string budget_source;  // "--memory", "the control group ..."
   std::uint64_t full_speed_bytes = 0;
+  std::uint64_t floor_bytes = 0;  // the least with the same bits; 0 where nobody asked
   std::uint64_t arena_bytes = 0;
   double slowdown = 1;  // against full speed, by the planner's constants
   std::vector<std::pair<std::string, std::uint64_t>> categories;
   std::vector<std::pair<std::string, std::uint64_t>> rungs;  // taken, with the bytes they save
-  std::string peak;  // layer and operation at the fullest moment
+  std::string peak;                // layer and operation at the fullest moment
+  std::vector<std::string> lossy;  // as History::lossy
+  std::string numbers = "float32";
 
   std::string to_text() const;  // one line
+};
+
+// Something that is in memory at one moment of a training step.
+struct LiveTensor {
+  std::string layer, what;
+  std::string category;  // as in MemoryReport::categories
+  std::uint64_t bytes = 0;
+  std::string from, until;  // operations of the step; empty: always there
 };
 
 class TrainState {
@@ -64,6 +78,11 @@ class TrainState {
   virtual double input_stall() const { return 0; }
   // The plan: bytes of the process by category, and what it was chosen for.
   virtual const MemoryReport& memory() const = 0;
+  // Everything in memory at the given moment of a training step, by layer; the bytes add up to what
+  // is predicted at any moment, since all memory stays committed.
+  static constexpr std::int64_t kFullestMoment = -1;
+  virtual std::vector<LiveTensor> live_tensors(std::int64_t moment = kFullestMoment) const = 0;
+  virtual std::int64_t moments() const = 0;  // operations of a step
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double value) = 0;
   virtual const History& history() const = 0;  // of the epochs so far; at an epoch's end with it
@@ -275,13 +294,15 @@ CallbackPtr make_callback(const ProgbarLogger&);
 // Process memory at the begin and end of each epoch against the plan, and its trend: memory that
 // grows from epoch to epoch is a leak, and is named with its size per epoch.
 struct MemoryMonitor {
-  bool verbose = true;        // a line per epoch on stderr
-  double leak_megabytes = 1;  // per epoch, over at least three epochs, to be called a leak
+  bool verbose = true;            // a line per epoch on stderr
+  double leak_megabytes = 1;      // per epoch, over at least three epochs, to be called a leak
+  std::int64_t live_tensors = 0;  // list so many of the largest at the fullest moment of a step
   static constexpr std::string_view kClass = "MemoryMonitor";
   static constexpr auto fields() {
     using S = MemoryMonitor;
     return std::tuple{SpecField{"verbose", &S::verbose},
-                      SpecField{"leak_megabytes", &S::leak_megabytes}};
+                      SpecField{"leak_megabytes", &S::leak_megabytes},
+                      SpecField{"live_tensors", &S::live_tensors}};
   }
 };
 CallbackPtr make_callback(const MemoryMonitor&);

@@ -19,6 +19,15 @@
 
 namespace surefit {
 
+// The dtype policy by Keras's names: "float32", "mixed_float16", "mixed_bfloat16". This build has
+// no 16-bit arithmetic: under a mixed policy activations that wait for the backward pass are
+// rounded to and stored in 16 bits, everything is computed in 32. So gradients cannot underflow and
+// no loss scaling is needed. Throws ConfigError on other names.
+namespace mixed_precision {
+void set_global_policy(const std::string& name);
+const std::string& global_policy();
+}  // namespace mixed_precision
+
 struct CompileOptions {
   Optimizer optimizer = "adam";
   Loss loss = "sparse_categorical_crossentropy";
@@ -49,8 +58,11 @@ struct FitOptions {
   std::uint64_t memory_budget = 0;
   // Where activations go when memory is short; empty: the run's directory, or TMPDIR.
   std::string spill_directory = {};
-  // Consent to what changes bits, used only where nothing else fits: "f16-activations".
+  // Consent to what changes bits, used only where nothing else fits: "f16-activations",
+  // "ghost-batch-norm", "factored-optimizer". What was used is written into history and
+  // checkpoints.
   std::vector<std::string> allow = {};
+  std::string policy = {};  // of this call; empty: mixed_precision::global_policy()
 
   // Directory of the run; checkpoints go to its folder `checkpoints`. Empty: none are written.
   std::string run = {};
@@ -92,6 +104,12 @@ class Model {
   Logs evaluate(const Dataset& data, const FitOptions& options = {});
   Logs evaluate(const Tensor& x, const Tensor& y, const FitOptions& options = {});
   Tensor predict(const Tensor& x, const FitOptions& options = {});
+
+  // What a fit() with batches of options.batch_size would hold besides its data, planned without
+  // running anything. Throws MemoryRefused where nothing fits.
+  MemoryReport memory_plan(const FitOptions& options = {}) const;
+  // The largest batch that fits; 0 where not even one sample does.
+  std::int64_t largest_batch(const FitOptions& options = {}) const;
 
   // Sets all parameters anew by their initializers; a new model has seed 0.
   void initialize(std::uint64_t seed);

@@ -9,20 +9,16 @@
 namespace surefit {
 namespace {
 
-void shrink(const float* from, std::size_t count, std::byte* to, const std::string& layer) {
-  const bool overflow = kernels::table().convert.float_to_half(
+void shrink(Half format, const float* from, std::size_t count, std::byte* to) {
+  const kernels::ConvertKernels& convert = kernels::table().convert;
+  (format == Half::kFloat16 ? convert.float_to_half : convert.float_to_bfloat)(
       from, reinterpret_cast<std::uint16_t*>(to), static_cast<std::int64_t>(count));
-  if (overflow) {
-    throw NumericsError(
-        fmt::format("[{}] an activation is beyond 65504, the largest 16-bit float; train without "
-                    "--allow f16-activations, or normalise in front of this layer",
-                    layer));
-  }
 }
 
-void expand(const std::byte* from, std::size_t count, float* to) {
-  kernels::table().convert.half_to_float(reinterpret_cast<const std::uint16_t*>(from), to,
-                                         static_cast<std::int64_t>(count));
+void expand(Half format, const std::byte* from, std::size_t count, float* to) {
+  const kernels::ConvertKernels& convert = kernels::table().convert;
+  (format == Half::kFloat16 ? convert.half_to_float : convert.bfloat_to_float)(
+      reinterpret_cast<const std::uint16_t*>(from), to, static_cast<std::int64_t>(count));
 }
 
 }  // namespace
@@ -50,10 +46,10 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
     Bound bound;
     bound.action = instance.action;
     bound.node = &graph.node(instance.node);
+    const auto inputs = graph.input_types(*bound.node);
+    const auto outputs = graph.output_types(*bound.node);
+    bound.traits = bound.node->op->traits(inputs, outputs);
     if (bound.action == Action::kRun) {
-      const auto inputs = graph.input_types(*bound.node);
-      const auto outputs = graph.output_types(*bound.node);
-      bound.traits = bound.node->op->traits(inputs, outputs);
       bound.kernel = bound.node->op->bind(inputs, outputs, plan_.threads);
     } else {
       const int moved = instance.outputs.empty() ? instance.inputs[0] : instance.outputs[0];
@@ -137,7 +133,8 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
   std::size_t tiles = 1;
   if (bound.traits.role == BatchRole::kPerSample) {
     const std::int64_t share = (samples + pool_.threads() - 1) / pool_.threads();
-    per_task = std::clamp<std::int64_t>(bound.traits.samples_per_task, 1, share);
+    per_task = round_up(std::clamp<std::int64_t>(bound.traits.samples_per_task, 1, share),
+                        bound.traits.sample_grain);
     tiles = static_cast<std::size_t>((samples + per_task - 1) / per_task);
   }
   int phase = 0;
@@ -183,10 +180,10 @@ void Executable::move(Bound& bound, std::int64_t begin, std::int64_t end) {
         file_->read(to + at, size, file_at + at);
         break;
       case Action::kShrink:
-        shrink(reinterpret_cast<float*>(from + at), size / 4, to + at / 2, bound.node->layer);
+        shrink(bound.traits.half, reinterpret_cast<float*>(from + at), size / 4, to + at / 2);
         break;
       case Action::kExpand:
-        expand(from + at / 2, size / 4, reinterpret_cast<float*>(to + at));
+        expand(bound.traits.half, from + at / 2, size / 4, reinterpret_cast<float*>(to + at));
         break;
     }
   });

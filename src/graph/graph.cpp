@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/graph.hpp"
 
+#include <utility>
+
 #include "base/check.hpp"
 #include "graph/autodiff.hpp"
 
@@ -140,6 +142,38 @@ void Graph::set_nodes(std::vector<Node> nodes) {
   for (Value& value : values_) {
     if (value.view_of != kNone) value.producer = values_[static_cast<std::size_t>(value.view_of)].producer;
   }
+}
+
+void Graph::intercept(const std::vector<ValueId>& values,
+                      const std::function<std::shared_ptr<const Op>(const std::string& layer)>& make_op) {
+  std::vector<bool> wanted(values_.size(), false);
+  for (const ValueId id : values) wanted[static_cast<std::size_t>(id)] = true;
+  std::vector<Node> nodes;
+  std::vector<NodeId> moved;  // old id -> new
+  for (Node node : nodes_) {
+    moved.push_back(static_cast<NodeId>(nodes.size()));
+    std::vector<Node> behind;
+    for (ValueId& output : node.outputs) {
+      if (static_cast<std::size_t>(output) >= wanted.size() || !wanted[static_cast<std::size_t>(output)]) continue;
+      Value before = value(output);
+      before.id = static_cast<ValueId>(values_.size());
+      before.name += "/before";
+      values_.push_back(before);
+      Node next;
+      next.op = make_op(node.layer);
+      next.inputs = {before.id};
+      next.outputs = {std::exchange(output, before.id)};
+      next.layer = node.layer;
+      next.phase = node.phase;
+      behind.push_back(std::move(next));
+    }
+    nodes.push_back(std::move(node));
+    for (Node& next : behind) nodes.push_back(std::move(next));
+  }
+  for (Node& node : nodes) {
+    if (node.source != kNone) node.source = moved[static_cast<std::size_t>(node.source)];
+  }
+  set_nodes(std::move(nodes));
 }
 
 void Graph::check() const {

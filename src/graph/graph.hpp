@@ -3,6 +3,7 @@
 // them and nobody asks a layer's type afterwards.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,6 +76,11 @@ class Graph {
   void set_source(NodeId first, NodeId source);
   // Replaces the nodes by these, in order; ids are assigned anew, values stay.
   void set_nodes(std::vector<Node> nodes);
+
+  // Puts a node of one input and one output behind the producer of each of these values, made for the producer's layer.
+  // Whoever read them reads its result; the producers write what the new nodes read. Ids of values stay.
+  void intercept(const std::vector<ValueId>& values,
+                 const std::function<std::shared_ptr<const Op>(const std::string& layer)>& make_op);
 
   // Every node reads only what earlier nodes, inputs or persistents provide; mutated persistents are not read
   // afterwards. Throws InternalError.

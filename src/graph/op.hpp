@@ -21,6 +21,9 @@ enum class BatchRole : std::uint8_t {
   kBatchFree,  // no batched operand at all
 };
 
+// 16-bit formats that results may be stored in without loss.
+enum class Half : std::uint8_t { kNo, kFloat16, kBfloat16 };
+
 // What the planner must know of a node. Pure function of shapes: never of budget, threads or the day.
 struct OpTraits {
   BatchRole role = BatchRole::kPerSample;
@@ -31,8 +34,11 @@ struct OpTraits {
   int samples_per_task = 1;
   // A kBatchFree node runs its blocks this many times over, everybody done before the next phase begins.
   int phases = 1;
-  // A kReduction may only be cut between groups at multiples of this many samples.
+  // Groups end at multiples of this many samples; so do the tasks of a kPerSample node, whose samples then depend on
+  // the others of their grain.
   int sample_grain = 1;
+  // Every result is a number of this format.
+  Half half = Half::kNo;
   // Output 0 may take the memory of this input (same bytes, last use), or kNone.
   int in_place_input = kNone;
   std::size_t thread_scratch_bytes = 0;  // one per running thread

@@ -39,6 +39,8 @@ class LayerBuilder {
   virtual ~LayerBuilder() = default;
   virtual bool training() const = 0;
   virtual const ConvPolicy& conv_policy() const = 0;
+  // Samples that batch normalization takes its statistics of; 0: the whole batch.
+  virtual std::int64_t ghost_batch() const { return 0; }
   virtual const std::string& name() const = 0;
   virtual bool trainable() const = 0;
   virtual std::uint32_t layer_id() const = 0;  // stable, for keyed randomness

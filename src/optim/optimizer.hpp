@@ -54,6 +54,9 @@ class OptimizerImpl {
   virtual std::shared_ptr<const Op> update_op(const UpdateTarget& target) const = 0;
 };
 
+// Adafactor with the rate, decay, clipping and averaging of an Adam or AdamW; nothing for others.
+std::optional<Optimizer> factored_optimizer(const Optimizer& optimizer);
+
 // Nodes for clipping, all without a batch.
 std::shared_ptr<const Op>
 make_square_sums_op();  // gradient -> sums of squares of its parts, float64

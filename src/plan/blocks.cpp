@@ -47,6 +47,13 @@ class ChainBuilder {
     return static_cast<double>(type.stored_bytes()) *
            (type.batched ? static_cast<double>(samples) : 1.0);
   }
+  // Of what waits for the backward pass.
+  double saved_bytes(ValueId value, std::int64_t samples) const {
+    const NodeId producer = graph_.value(value).producer;
+    const bool half =
+        producer != kNone && traits_[static_cast<std::size_t>(producer)].half != Half::kNo;
+    return bytes(value, samples) * (half ? 0.5 : 1.0);
+  }
   double seconds(NodeId node, std::int64_t group) const {
     const double groups = static_cast<double>((batch_ + group - 1) / group);
     return node_seconds(graph_, node, traits_[static_cast<std::size_t>(node)], batch_, threads_,
@@ -138,8 +145,14 @@ class ChainBuilder {
     double stays = 0;          // could not
     bool barrier = false;  // a sum over the batch is read on the way: no loop over groups can cover
                            // the stretch
+    std::int64_t grain = 1;
     for (NodeId id = begin; id < end; ++id) {
-      barrier = barrier || traits_[static_cast<std::size_t>(id)].role == BatchRole::kReduction;
+      const OpTraits& traits = traits_[static_cast<std::size_t>(id)];
+      grain = std::max(grain, std::int64_t{traits.sample_grain});
+      for (const ValueId output : graph_.node(id).outputs) {
+        barrier = barrier || (traits.role == BatchRole::kReduction &&
+                              (use(output).last_forward != kNone || use(output).backward));
+      }
       for (const ValueId output : graph_.node(id).outputs) {
         if (leaving.contains(output)) {
           stays += bytes(output, batch_);
@@ -156,7 +169,7 @@ class ChainBuilder {
       return a.seconds_per_byte < b.seconds_per_byte;
     });
     for (std::int64_t group = batch_; group >= 1; group /= 2) {
-      if (barrier && group < batch_) break;
+      if ((barrier && group < batch_) || (group < grain && group < batch_)) break;
       add_prefixes(i, j, begin, end, group, last, saved, stays, leaving);
     }
   }
@@ -225,7 +238,7 @@ class ChainBuilder {
     double kept = 0;
     for (std::size_t s = drop; s < saved.size(); ++s) {
       keeps.insert(saved[s].value);
-      kept += bytes(saved[s].value, one_loop ? group : batch_);
+      kept += saved_bytes(saved[s].value, one_loop ? group : batch_);
     }
     double again_bytes = 0, again_seconds = 0;
     if (drop > 0) {
@@ -280,7 +293,7 @@ class ChainBuilder {
 PlanOptions BlockChain::plan_options(const std::vector<int>& tiling, const PlanOptions& base,
                                      std::size_t values) const {
   PlanOptions plan = base;
-  plan.saving.assign(values, Saving::kKeep);
+  if (plan.saving.empty()) plan.saving.assign(values, Saving::kKeep);
   for (const int index : tiling) {
     const BlockOption& option = meaning[static_cast<std::size_t>(index)];
     plan.stretches.push_back({option.end, option.group});

@@ -34,7 +34,7 @@ enum class Saving : std::uint8_t {
   kKeep,       // stays where it is
   kRecompute,  // dropped behind its last forward reader; its node runs again
   kSpill,      // written to a file and read back
-  kHalf,       // stored as 16-bit floats: changes bits, by consent only
+  kHalf,       // stored in the 16-bit format that its numbers have anyway (OpTraits::half)
 };
 
 // One step of the schedule.

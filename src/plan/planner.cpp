@@ -61,8 +61,6 @@ class Planner {
         crosses[b] = true;
         last_use[b] = static_cast<int>(plan_.instances.size()) - 1;
       }
-      // What is stored small is there to survive.
-      if (plan_.buffers[b].half) crosses[b] = true;
       measure(plan_.buffers[b], written[b], last_use[b], crosses[b]);
     }
   }

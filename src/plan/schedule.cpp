@@ -240,8 +240,7 @@ class Scheduler {
         if (part.steps[s].action == Action::kRun) {
           const OpTraits& t = traits(part.steps[s].node);
           batched = batched || t.role != BatchRole::kBatchFree;
-          if (t.role == BatchRole::kReduction)
-            grain = std::lcm(grain, std::int64_t{t.sample_grain});
+          grain = std::lcm(grain, std::int64_t{t.sample_grain});
         } else {
           batched = true;
         }

@@ -37,6 +37,7 @@ PlanSearch::PlanSearch(const Graph& graph, const SearchOptions& options)
     waits_[static_cast<std::size_t>(graph.root(id))] = false;
     kept_[static_cast<std::size_t>(graph.root(id))] = true;
   }
+  for (const OpTraits& traits : traits_) halves_ = halves_ || traits.half != Half::kNo;
   add_groups();
 }
 
@@ -44,7 +45,18 @@ PlanOptions PlanSearch::base() const {
   PlanOptions options;
   options.batch = options_.batch;
   options.threads = options_.threads;
+  if (halves_) {
+    for (const Value& value : graph_.values()) options.saving.push_back(resting(value.id));
+  }
   return options;
+}
+
+// How a value waits where nothing is done about it.
+Saving PlanSearch::resting(ValueId value) const {
+  const NodeId producer = graph_.value(value).producer;
+  const bool half = waits_[static_cast<std::size_t>(value)] &&
+                    traits_[static_cast<std::size_t>(producer)].half != Half::kNo;
+  return half ? Saving::kHalf : Saving::kKeep;
 }
 
 Choice PlanSearch::evaluate(PlanOptions options) const {
@@ -176,11 +188,12 @@ Choice PlanSearch::refine(Choice choice, std::size_t target) const {
       if (++tries > kTries) return choice;
       PlanOptions options = choice.options;
       Saving& how = options.saving[static_cast<std::size_t>(value)];
-      if (how != Saving::kKeep && how != Saving::kRecompute) continue;
-      if (how == Saving::kKeep) {
+      if (how == resting(value)) {
         drop(value, options);
+      } else if (how == Saving::kRecompute) {
+        how = resting(value);
       } else {
-        how = Saving::kKeep;
+        continue;
       }
       Choice next = evaluate(std::move(options));
       if (!better(next, choice)) continue;
@@ -225,9 +238,9 @@ const Choice& PlanSearch::smallest() {
   return *smallest_;
 }
 
-// Rungs 5 and 6: what is alive at the peak and waits for the backward pass leaves the arena, the
-// largest first, until the plan fits or nothing is left to move.
-Choice PlanSearch::move_out(const Choice& from, Saving how, std::size_t target) const {
+// Rung 5: what is alive at the peak and waits for the backward pass leaves the arena, the largest
+// first, until the plan fits or nothing is left to move.
+Choice PlanSearch::spill(const Choice& from, std::size_t target) const {
   Choice best = from;
   PlanOptions options = from.options;
   if (options.saving.empty()) options.saving.assign(graph_.values().size(), Saving::kKeep);
@@ -238,17 +251,15 @@ Choice PlanSearch::move_out(const Choice& from, Saving how, std::size_t target) 
     if (here.live_bytes <= target) return here;
     const Buffer* largest = nullptr;
     for (const Buffer& buffer : plan.buffers) {
-      if (buffer.value == kNone || buffer.persistent || buffer.half ||
+      if (buffer.value == kNone || buffer.persistent ||
           !waits_[static_cast<std::size_t>(buffer.value)])
         continue;
-      if (options.saving[static_cast<std::size_t>(buffer.value)] != Saving::kKeep) continue;
-      if (how == Saving::kHalf && graph_.value(buffer.value).type.dtype != DType::kFloat32)
-        continue;
+      if (options.saving[static_cast<std::size_t>(buffer.value)] != resting(buffer.value)) continue;
       const bool at_peak = buffer.first <= plan.peak_instance && plan.peak_instance <= buffer.last;
       if (at_peak && (largest == nullptr || buffer.bytes > largest->bytes)) largest = &buffer;
     }
     if (largest == nullptr) return best;
-    options.saving[static_cast<std::size_t>(largest->value)] = how;
+    options.saving[static_cast<std::size_t>(largest->value)] = Saving::kSpill;
   }
 }
 
@@ -256,9 +267,7 @@ const Choice& PlanSearch::floor() {
   if (!floor_) {
     floor_ = smallest();
     for (const Choice& from : {smallest(), fastest(), choices_.front()}) {
-      Choice moved = from;
-      if (options_.allow_half) moved = move_out(moved, Saving::kHalf, 0);
-      if (options_.allow_spill) moved = move_out(moved, Saving::kSpill, 0);
+      const Choice moved = options_.allow_spill ? spill(from, 0) : from;
       if (moved.live_bytes < floor_->live_bytes) floor_ = moved;
     }
   }
@@ -281,13 +290,9 @@ std::optional<Choice> PlanSearch::within(std::size_t arena_bytes) {
   };
   if (options_.allow_spill) {
     // Less recomputation and more file, or the other way round.
-    consider(move_out(choices_.front(), Saving::kSpill, arena_bytes));
-    consider(move_out(fastest(), Saving::kSpill, arena_bytes));
-    consider(move_out(smallest(), Saving::kSpill, arena_bytes));
-  }
-  if (!best && options_.allow_half) {
-    consider(move_out(smallest(), Saving::kHalf, arena_bytes));
-    if (!best) consider(floor());
+    consider(spill(choices_.front(), arena_bytes));
+    consider(spill(fastest(), arena_bytes));
+    consider(spill(smallest(), arena_bytes));
   }
   return best;
 }

@@ -16,7 +16,6 @@ struct SearchOptions {
   int threads = 1;
   std::int64_t group = 0;   // forces a group for all of the net; 0: the search decides
   bool allow_spill = true;  // a file is at hand
-  bool allow_half = false;  // by the user's consent
 };
 
 // A point of the search: what to do, and what it costs by the nominal machine.
@@ -35,8 +34,7 @@ class PlanSearch {
   // The least memory without and with a file.
   const Choice& smallest();
   const Choice& floor();
-  // The fastest that fits into an arena of this many bytes, or nothing. Rungs that change bits come
-  // last.
+  // The fastest that fits into an arena of this many bytes, or nothing.
   std::optional<Choice> within(std::size_t arena_bytes);
   struct Found {
     Choice choice;
@@ -57,7 +55,8 @@ class PlanSearch {
   void add_floor();
   void drop(ValueId value, PlanOptions& options) const;
   Choice refine(Choice choice, std::size_t target) const;
-  Choice move_out(const Choice& from, Saving how, std::size_t target) const;
+  Choice spill(const Choice& from, std::size_t target) const;
+  Saving resting(ValueId value) const;
   std::optional<Choice> best_within(std::size_t bytes) const;
 
   const Graph& graph_;
@@ -65,6 +64,7 @@ class PlanSearch {
   std::vector<OpTraits> traits_;
   std::vector<bool> waits_;  // by value: crosses the turn and can be restored
   std::vector<bool> kept_;   // by value: the step's results
+  bool halves_ = false;      // there are values that lose nothing in 16 bits
   std::optional<BlockChain> chain_;
   std::vector<Choice> choices_;  // exact, without a file
   std::optional<Choice> fastest_, smallest_, floor_;

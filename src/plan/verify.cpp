@@ -116,11 +116,17 @@ class Verifier {
       const ValueType& type = value_of(b).type;
       SUREFIT_CHECK(type.batched == (b.sample_bytes > 0 || type.stored_bytes() == 0),
                     "'{}' batched", b.name);
-      SUREFIT_CHECK(!b.half || type.dtype == DType::kFloat32, "'{}' has no 16-bit form", b.name);
+      SUREFIT_CHECK(!b.half || (type.dtype == DType::kFloat32 && fits_half(b)),
+                    "'{}' would lose bits in a 16-bit form", b.name);
       const std::size_t one = b.half ? type.stored_count() * 2 : type.stored_bytes();
       const std::size_t needed = type.batched ? one * static_cast<std::size_t>(b.samples) : one;
       SUREFIT_CHECK(b.bytes >= needed, "'{}' has {} bytes and needs {}", b.name, b.bytes, needed);
     }
+  }
+
+  bool fits_half(const Buffer& b) const {
+    const NodeId producer = value_of(b).producer;
+    return producer != kNone && traits_[static_cast<std::size_t>(producer)].half != Half::kNo;
   }
 
   // The bytes an instance touches of a buffer when it handles this group.
@@ -146,11 +152,9 @@ class Verifier {
                   "operands of {}", node.op->kind());
     // What does not depend on samples runs once per segment, before its first group.
     if (traits.role == BatchRole::kBatchFree && group > 0) return;
-    if (traits.role == BatchRole::kReduction) {
-      SUREFIT_CHECK(segment.group >= plan_.batch || segment.group % traits.sample_grain == 0,
-                    "{} of {} is cut inside its grain of {}", node.op->kind(), node.layer,
-                    traits.sample_grain);
-    }
+    SUREFIT_CHECK(segment.group >= plan_.batch || segment.group % traits.sample_grain == 0,
+                  "{} of {} is cut inside its grain of {}", node.op->kind(), node.layer,
+                  traits.sample_grain);
     if (group == 0) ++runs_[node.id];
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       check_read(instance, node, i, segment, group);

@@ -45,6 +45,10 @@ History history_from(const Json& json, const JsonWhere& where) {
   for (const Json& name : get_array(json, "names", where)) {
     history.names.push_back(require_string(name, where.at("names")));
   }
+  if (const Json* lossy = find_field(json, "lossy", where)) {
+    for (const Json& name : require_array(*lossy, where.at("lossy")))
+      history.lossy.push_back(require_string(name, where.at("lossy")));
+  }
   for (const Json& row : get_array(json, "epochs", where)) {
     history.epochs.emplace_back();
     for (const Json& value : require_array(row, where.at("epochs"))) {
@@ -61,8 +65,21 @@ History history_from(const Json& json, const JsonWhere& where) {
 
 }  // namespace
 
-Checkpointer::Checkpointer(Model::Impl& model, const FitOptions& options, Feed& feed,
-                           Scores& scores, TrainProgress& progress)
+std::optional<std::string> recorded_rungs(const FitOptions& options) {
+  if (!options.resume || options.run.empty()) return std::nullopt;
+  const FoundCheckpoint found = find_newest(Env::posix(), directory_for(options));
+  if (!found.file) return std::nullopt;
+  const JsonWhere where(found.file->path());
+  const Json json = parse_json(found.file->state(), found.file->path());
+  for (const auto& [key, value] :
+       identity_from(get_field(json, "identity", where), where.at("identity"))) {
+    if (key == kRungsKey) return value;
+  }
+  return "";
+}
+
+Checkpointer::Checkpointer(Model::Impl& model, const FitOptions& options, const Lossy& lossy,
+                           Feed& feed, Scores& scores, TrainProgress& progress)
     : model_(model),
       options_(options),
       feed_(feed),
@@ -71,7 +88,7 @@ Checkpointer::Checkpointer(Model::Impl& model, const FitOptions& options, Feed& 
       tensors_(model.parameters, keepers_of(options)),
       schedule_(parse_save_every(options.checkpoint_every, "checkpoint_every"),
                 tensors_.state_bytes()) {
-  identity_ = identity_of(model, options);
+  identity_ = identity_of(model, options, lossy);
   if (options.resume && options.run.empty()) {
     throw ConfigError(
         "[resume] no run is given; expected the directory that holds its checkpoints");
@@ -118,6 +135,9 @@ void Checkpointer::write_text() {
   text.open_object("history");
   text.open_array("names");
   for (const std::string& name : progress_.history.names) text.item(name);
+  text.close_array();
+  text.open_array("lossy");
+  for (const std::string& name : progress_.history.lossy) text.item(name);
   text.close_array();
   text.open_array("epochs");
   for (const auto& row : progress_.history.epochs) {
@@ -192,7 +212,13 @@ bool Checkpointer::restore(TrainState& state) {
   progress_.steps_done = get_int(json, "steps_done", where, 0);
   progress_.stop = get_bool(json, "stop", where);
   progress_.finished = get_bool(json, "finished", where);
+  // What this run computes otherwise stands in its history, too, where it was adapted.
+  const std::vector<std::string> lossy = std::move(progress_.history.lossy);
   progress_.history = history_from(get_object(json, "history", where), where.at("history"));
+  for (const std::string& name : lossy) {
+    std::vector<std::string>& all = progress_.history.lossy;
+    if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+  }
   progress_.history.stop_reason = get_string(json, "stop_reason", where);
   // More epochs than before: what ended the training then does not end it now.
   if (progress_.finished && options_.epochs > get_int(json, "epochs", where, 0)) {

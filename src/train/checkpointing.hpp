@@ -28,11 +28,15 @@ struct TrainProgress {
   History history;
 };
 
+// The rungs that a run to be resumed has used, by its newest valid checkpoint; nothing where there
+// is none.
+std::optional<std::string> recorded_rungs(const FitOptions& options);
+
 class Checkpointer {
  public:
   // All memory is committed here; nothing is written yet.
-  Checkpointer(Model::Impl& model, const FitOptions& options, Feed& feed, Scores& scores,
-               TrainProgress& progress);
+  Checkpointer(Model::Impl& model, const FitOptions& options, const Lossy& lossy, Feed& feed,
+               Scores& scores, TrainProgress& progress);
   ~Checkpointer();
   // Locks the run. Refuses one that has checkpoints unless options.resume.
   void open();

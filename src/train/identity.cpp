@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "engine/kernels/table.hpp"
 #include "engine/onednn.hpp"
@@ -23,7 +24,7 @@ const std::string* find_value(const Identity& identity, const std::string& key) 
 
 }  // namespace
 
-Identity identity_of(const Model::Impl& model, const FitOptions& options) {
+Identity identity_of(const Model::Impl& model, const FitOptions& options, const Lossy& lossy) {
   Identity identity;
   const auto add = [&](std::string key, std::string value) {
     identity.emplace_back(std::move(key), std::move(value));
@@ -48,7 +49,9 @@ Identity identity_of(const Model::Impl& model, const FitOptions& options) {
   add("convolutions", options.winograd ? "winograd" : options.onednn ? "oneDNN" : "direct");
   add("instruction set", kernels::table().isa);
   add("oneDNN", onednn_version());
-  add("numbers", "float32");
+  add("numbers", lossy.by_policy ? lossy.numbers() : "float32");
+  if (const auto rungs = lossy.rungs(); !rungs.empty())
+    add(std::string(kRungsKey), fmt::format("{}", fmt::join(rungs, ", ")));
   return identity;
 }
 

@@ -18,7 +18,7 @@ class Inference {
         feed_(program_, model.network, batches, once_options(options, pool_.threads())) {
     MemoryRequest request = memory_request(options, program_, feed_.batch(), pool_.threads());
     enter_data(feed_, "data", request);
-    enter_parameters(model.parameters, request);
+    enter_parameters(model.parameters, model.parameters.slot_bytes(), request);
     MemoryPlan plan = plan_memory(request);
     const auto spill = spill_file_for(plan, options);
     executable_ = std::make_unique<Executable>(

@@ -27,7 +27,6 @@ SearchOptions search_options(const MemoryRequest& request, std::int64_t batch) {
   options.threads = request.threads;
   options.group = request.group;
   options.allow_spill = request.allow_spill;
-  options.allow_half = request.allow_half;
   return options;
 }
 
@@ -90,27 +89,24 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
   for (const LedgerEntry& entry : request.outside) {
     if (entry.category == Category::kOptimizer) slots += entry.bytes;
   }
-  if (!request.allow_half) {
-    MemoryRequest half = request;
-    half.allow_half = true;
-    PlanSearch search(request.main->graph(), search_options(half, request.batch));
-    const std::uint64_t with_half = outside_bytes(request) + pages(search.floor().live_bytes);
-    text += fmt::format(
-        "  3. store activations in 16 bits (changes bits): --allow f16-activations, floor {} (-{})",
-        format_bytes(with_half), format_bytes(floor - std::min(floor, with_half)));
-  } else {
-    text += "  3.";
+  std::string third;
+  const auto add = [&](const std::string& way) { third += (third.empty() ? "" : "; or ") + way; };
+  for (const Offer& offer : request.offers ? request.offers() : std::vector<Offer>()) {
+    if (offer.floor_bytes >= floor) continue;
+    add(fmt::format("consent to other bits: --allow {}, floor {} (-{})", offer.consent,
+                    format_bytes(offer.floor_bytes), format_bytes(floor - offer.floor_bytes)));
   }
-  if (slots > 0) {
-    text += fmt::format("{} an optimizer without state (other training): --optimizer sgd, -{}",
-                        request.allow_half ? "" : "; or", format_bytes(slots));
-  } else if (request.allow_half) {
-    text += " a smaller picture (--resize) or a model with fewer channels";
-  }
-  return text + "\n";
+  if (slots > 0)
+    add(fmt::format("an optimizer without state (other training): --optimizer sgd, -{}",
+                    format_bytes(slots)));
+  if (third.empty()) third = "a smaller picture (--resize) or a model with fewer channels";
+  return text + "  3. " + third + "\n";
 }
 
-[[noreturn]] void refuse(const MemoryRequest& request, PlanSearch& search, std::uint64_t need) {
+[[noreturn]] void refuse(const MemoryRequest& request) {
+  PlanSearch search(request.main->graph(), search_options(request, request.batch));
+  const std::uint64_t need =
+      outside_bytes(request) + pages(search.finish(search.fastest()).arena_bytes);
   const Choice& least = search.floor();
   const Plan plan = search.finish(least);
   const std::uint64_t floor = outside_bytes(request) + pages(plan.arena_bytes);
@@ -211,6 +207,16 @@ std::string MemoryPlan::peak_layer(const Graph& graph) const {
 }
 
 MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
+  if (auto plan = find_plan(request, with_floor)) return std::move(*plan);
+  refuse(request);
+}
+
+std::uint64_t floor_bytes(const MemoryRequest& request) {
+  PlanSearch search(request.main->graph(), search_options(request, request.batch));
+  return outside_bytes(request) + pages(search.finish(search.floor()).arena_bytes);
+}
+
+std::optional<MemoryPlan> find_plan(const MemoryRequest& request, bool with_floor) {
   MemoryPlan result;
   result.budget = request.budget;
   const std::uint64_t outside = outside_bytes(request);
@@ -226,7 +232,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
   }
   result.full_speed_bytes = outside + pages(arena);
   const bool fits = result.full_speed_bytes <= request.budget;
-  if (!fits && outside >= request.budget) refuse(request, search, result.full_speed_bytes);
+  if (!fits && outside >= request.budget) return std::nullopt;
   if (fits) {
     result.main = fastest;
     result.rungs = rungs_of(fastest, fastest);
@@ -234,7 +240,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
   } else {
     const std::size_t room = (request.budget - outside) / 4096 * 4096;
     auto found = search.plan_within(room);
-    if (!found) refuse(request, search, result.full_speed_bytes);
+    if (!found) return std::nullopt;
     result.slowdown = found->choice.seconds / search.fastest().seconds;
     result.main = std::move(found->plan);
     result.rungs = rungs_of(result.main, fastest);
@@ -242,7 +248,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
       PlanSearch other(request.validation->graph(),
                        search_options(request, request.validation_batch));
       auto fitting = other.plan_within(room);
-      if (!fitting) refuse(request, search, result.full_speed_bytes);
+      if (!fitting) return std::nullopt;
       result.validation = std::move(fitting->plan);
     }
   }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,12 @@ struct LedgerEntry {
   bool of_step = false;  // a share of the arena at its fullest moment
 };
 
+// A way to need less that changes bits, and the floor with it.
+struct Offer {
+  std::string consent;
+  std::uint64_t floor_bytes = 0;
+};
+
 struct MemoryRequest {
   const Program* main = nullptr;        // training, or all there is
   const Program* validation = nullptr;  // takes turns with it in the same arena
@@ -31,8 +38,9 @@ struct MemoryRequest {
   std::uint64_t budget = ~std::uint64_t{0};  // of the whole process
   std::string budget_source;                 // for people
   bool allow_spill = true;
-  bool allow_half = false;
   std::vector<LedgerEntry> outside;  // the arena: weights, optimizer slots, data, staging
+  // What the user could consent to, for a refusal.
+  std::function<std::vector<Offer>()> offers = {};
 };
 
 // A step down the ladder, and what it bought.
@@ -57,8 +65,13 @@ struct MemoryPlan {
   std::string peak_layer(const Graph& graph) const;
 };
 
-// Throws MemoryRefused. With `with_floor` the floor is computed even where the budget is ample.
+// The fastest plan within the budget, or nothing. With `with_floor` the floor is computed even
+// where the budget is ample.
+std::optional<MemoryPlan> find_plan(const MemoryRequest& request, bool with_floor = false);
+// The same; throws MemoryRefused with ways out where nothing fits.
 MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor = false);
+// The least that the process needs.
+std::uint64_t floor_bytes(const MemoryRequest& request);
 
 // The largest batch whose plan fits; 0 where not even one sample does.
 std::int64_t largest_batch(MemoryRequest request);

@@ -7,6 +7,7 @@
 #include "interop/safetensors.hpp"
 #include "train/inference.hpp"
 #include "train/keras_json.hpp"
+#include "train/ladder.hpp"
 #include "train/model_impl.hpp"
 #include "train/trainer.hpp"
 
@@ -96,6 +97,7 @@ void Model::compile(CompileOptions options) {
   impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl());
   impl_->learning_rate = impl_->compiled->optimizer.impl().learning_rate().at(0);
   impl_->iterations = 0;
+  impl_->factored = false;
 }
 
 History Model::fit(const Dataset& data, const FitOptions& options) {
@@ -121,6 +123,15 @@ Tensor Model::predict(const Tensor& x, const FitOptions& options) {
   return predict_model(
       *impl_, Dataset::from_tensor_slices(x).batch(static_cast<std::uint64_t>(options.batch_size)),
       options);
+}
+
+MemoryReport Model::memory_plan(const FitOptions& options) const {
+  check_batch_size(options);
+  return plan_training(*impl_, options, true).report;
+}
+
+std::int64_t Model::largest_batch(const FitOptions& options) const {
+  return largest_training_batch(*impl_, options);
 }
 
 void Model::initialize(std::uint64_t seed) {

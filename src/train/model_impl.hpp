@@ -38,6 +38,7 @@ class Model::Impl {
   // Puts the moving mean of the weights in their place, where the optimizer keeps one.
   void finish_averaging();
   std::uint64_t iterations = 0;  // optimizer steps since compile
+  bool factored = false;         // a fit() has put Adafactor in the place of Adam, by consent
 };
 
 }  // namespace surefit

@@ -37,12 +37,13 @@ std::vector<const Symbol::Node*> order_symbols(const std::vector<Symbol>& output
 // Emits into a graph on behalf of one layer call.
 class CallBuilder final : public LayerBuilder {
  public:
-  CallBuilder(Graph& graph, bool training, const ConvPolicy& policy, const NamedLayer& layer,
-              std::uint32_t layer_id, std::vector<Parameter>& parameters,
+  CallBuilder(Graph& graph, bool training, const ConvPolicy& policy, std::int64_t ghost_batch,
+              const NamedLayer& layer, std::uint32_t layer_id, std::vector<Parameter>& parameters,
               std::unordered_map<std::string, int>& index, Network::Built& built)
       : graph_(graph),
         training_(training),
         policy_(policy),
+        ghost_batch_(ghost_batch),
         layer_(layer),
         layer_id_(layer_id),
         parameters_(parameters),
@@ -51,6 +52,7 @@ class CallBuilder final : public LayerBuilder {
 
   bool training() const override { return training_; }
   const ConvPolicy& conv_policy() const override { return policy_; }
+  std::int64_t ghost_batch() const override { return ghost_batch_; }
   const std::string& name() const override { return layer_.name; }
   bool trainable() const override { return layer_.layer.trainable(); }
   std::uint32_t layer_id() const override { return layer_id_; }
@@ -84,6 +86,7 @@ class CallBuilder final : public LayerBuilder {
   Graph& graph_;
   bool training_;
   const ConvPolicy& policy_;
+  std::int64_t ghost_batch_;
   const NamedLayer& layer_;
   std::uint32_t layer_id_;
   std::vector<Parameter>& parameters_;
@@ -165,16 +168,17 @@ Network::Network(const std::vector<Symbol>& inputs, const std::vector<Symbol>& o
   }
   // A first build finds the parameters; their order never changes after that.
   Graph probe(structural_ops());
-  emit(probe, true, {}, parameters_);
+  emit(probe, true, {}, 0, parameters_);
 }
 
-Network::Built Network::build(Graph& graph, bool training, const ConvPolicy& policy) const {
+Network::Built Network::build(Graph& graph, bool training, const ConvPolicy& policy,
+                              std::int64_t ghost_batch) const {
   std::vector<Parameter> known = parameters_;
-  return emit(graph, training, policy, known);
+  return emit(graph, training, policy, ghost_batch, known);
 }
 
 Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& policy,
-                             std::vector<Parameter>& parameters) const {
+                             std::int64_t ghost_batch, std::vector<Parameter>& parameters) const {
   Built built;
   std::unordered_map<std::string, int> index;
   for (std::size_t i = 0; i < parameters.size(); ++i)
@@ -192,8 +196,8 @@ Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& poli
     std::vector<ValueId> inputs;
     for (const int input : call.inputs)
       inputs.push_back(built.call_outputs[static_cast<std::size_t>(input)]);
-    CallBuilder builder(graph, training, policy, layer, static_cast<std::uint32_t>(i), parameters,
-                        index, built);
+    CallBuilder builder(graph, training, policy, ghost_batch, layer, static_cast<std::uint32_t>(i),
+                        parameters, index, built);
     try {
       built.call_outputs.push_back(layer.layer.impl().build(builder, inputs));
     } catch (const ConfigError& error) {

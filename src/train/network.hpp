@@ -56,11 +56,12 @@ class Network {
     std::vector<Update> updates;
   };
   // Emits the forward nodes of every layer into `graph`.
-  Built build(Graph& graph, bool training, const ConvPolicy& policy = {}) const;
+  Built build(Graph& graph, bool training, const ConvPolicy& policy = {},
+              std::int64_t ghost_batch = 0) const;
 
  private:
   // Appends parameters that are not known yet.
-  Built emit(Graph& graph, bool training, const ConvPolicy& policy,
+  Built emit(Graph& graph, bool training, const ConvPolicy& policy, std::int64_t ghost_batch,
              std::vector<Parameter>& parameters) const;
 
   std::vector<NamedLayer> layers_;

@@ -131,6 +131,16 @@ void ParameterStore::allocate_slots(const OptimizerImpl& optimizer) {
   slots_.reset();
 }
 
+std::size_t ParameterStore::slot_bytes_of(const OptimizerImpl& optimizer) const {
+  std::size_t count = 0;
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.trainable) continue;
+    for (const SlotSpec& slot : optimizer.slots(parameter.spec.shape))
+      count += padded(slot.shape ? slot.shape->count() : parameter.stored_count());
+  }
+  return in_pages(count);
+}
+
 Shape ParameterStore::slot_shape(std::size_t index, std::size_t slot) const {
   return slot_specs_[index][slot].shape.value_or(parameters_[index].spec.shape);
 }

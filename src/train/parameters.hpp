@@ -38,6 +38,7 @@ class ParameterStore {
   std::size_t slot_stored_bytes(std::size_t index, std::size_t slot) const;
   float* slot(std::size_t index, std::size_t slot) const;
   std::size_t slot_bytes() const { return in_pages(slot_count_); }
+  std::size_t slot_bytes_of(const OptimizerImpl& optimizer) const;  // of another one
   // Puts the moving mean of the weights in their place.
   void use_averages();
 

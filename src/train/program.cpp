@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "graph/autodiff.hpp"
+#include "nn/ops/round.hpp"
 #include "nn/ops/structural.hpp"
 #include "nn/regularizer.hpp"
 
@@ -21,10 +22,10 @@ ValueType plain_type(const Shape& shape) {
 }  // namespace
 
 Program::Program(const Network& network, const Compiled* compiled, Purpose purpose,
-                 const ConvPolicy& policy)
+                 const ConvPolicy& policy, const Lossy& lossy)
     : graph_(structural_ops()) {
   const bool training = purpose == Purpose::kTrain;
-  const Network::Built built = network.build(graph_, training, policy);
+  const Network::Built built = network.build(graph_, training, policy, lossy.ghost_batch);
   inputs_ = built.inputs;
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
     if (built.parameters[i] != kNone) persistents_[built.parameters[i]] = {i, kNone};
@@ -58,13 +59,39 @@ Program::Program(const Network& network, const Compiled* compiled, Purpose purpo
     metrics_.push_back(metric.impl().build(graph_, prediction, labels_, label_spec_));
     graph_.keep(metrics_.back());
   }
+  // Nodes for the end of the step come behind the backward pass; what they will read must be there.
+  const auto for_updates = [&](const auto& visit) {
+    for (const Network::Built::Update& later : built.updates) {
+      for (const ValueId id : later.inputs)
+        if (graph_.value(id).origin == Origin::kNode) visit(id);
+    }
+  };
+  for_updates([&](ValueId id) { graph_.keep(id); });
   prune(graph_);
   fuse(graph_);
+  for_updates([&](ValueId id) { graph_.release(id); });
   if (training) {
     graph_.release(loss.gradient);
     add_backward(network, built, loss, compiled->optimizer);
+    if (lossy.storage != Half::kNo) round_saved(lossy.storage, prediction);
   }
   graph_.check();
+}
+
+void Program::round_saved(Half format, ValueId prediction) {
+  std::vector<ValueId> saved;
+  for (const Node& node : graph_.nodes()) {
+    if (node.phase != Phase::kBackward) continue;
+    for (const ValueId input : node.inputs) {
+      const ValueId id = graph_.root(input);
+      const Value& value = graph_.value(id);
+      const bool floats = value.type.batched && value.type.dtype == DType::kFloat32;
+      if (value.origin == Origin::kNode && floats && id != graph_.root(prediction) &&
+          graph_.node(value.producer).phase == Phase::kForward)
+        saved.push_back(id);
+    }
+  }
+  graph_.intercept(saved, [&](const std::string& layer) { return make_round_op(format, layer); });
 }
 
 ValueId Program::add_penalties(const Network& network, const Network::Built& built, ValueId loss) {

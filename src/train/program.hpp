@@ -10,6 +10,7 @@
 #include "nn/loss.hpp"
 #include "nn/metric.hpp"
 #include "optim/optimizer.hpp"
+#include "train/lossy.hpp"
 #include "train/network.hpp"
 #include "train/parameters.hpp"
 
@@ -26,7 +27,7 @@ class Program {
   enum class Purpose { kTrain, kEvaluate, kPredict };
   // `compiled` may be null for kPredict only.
   Program(const Network& network, const Compiled* compiled, Purpose purpose,
-          const ConvPolicy& policy = {});
+          const ConvPolicy& policy = {}, const Lossy& lossy = {});
 
   const Graph& graph() const { return graph_; }
   const std::vector<ValueId>& inputs() const { return inputs_; }
@@ -41,6 +42,9 @@ class Program {
  private:
   // The loss per sample with the penalties of regularized parameters.
   ValueId add_penalties(const Network& network, const Network::Built& built, ValueId loss);
+  // What backward nodes read of the forward pass is rounded where it is made, so that it can wait
+  // in 16 bits; the prediction stays as it is, as Keras advises.
+  void round_saved(Half format, ValueId prediction);
   void add_backward(const Network& network, const Network::Built& built, const LossNodes& loss,
                     const Optimizer& optimizer);
 

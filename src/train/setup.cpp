@@ -38,18 +38,12 @@ data::ReaderOptions once_options(const FitOptions& options, int threads) {
 
 MemoryRequest memory_request(const FitOptions& options, const Program& program, std::int64_t batch,
                              int threads) {
+  Consents(options.allow);  // throws on one that is not known
   MemoryRequest request;
   request.main = &program;
   request.batch = batch;
   request.threads = threads;
   request.group = options.group;
-  for (const std::string& consent : options.allow) {
-    if (consent != "f16-activations") {
-      throw ConfigError(
-          fmt::format("[allow] unknown consent '{}'; expected f16-activations", consent));
-    }
-    request.allow_half = true;
-  }
   const MemoryLimit limit = memory_limit(read_memory_facts());
   if (options.memory_budget == 0) {
     request.budget = limit.bytes;
@@ -74,13 +68,14 @@ void enter_data(const Feed& feed, const std::string& name, MemoryRequest& reques
   }
 }
 
-void enter_parameters(const ParameterStore& store, MemoryRequest& request) {
+void enter_parameters(const ParameterStore& store, std::uint64_t slot_bytes,
+                      MemoryRequest& request) {
   request.outside.push_back({"weights and running statistics", Category::kWeights, store.bytes()});
-  request.outside.push_back({"optimizer slots", Category::kOptimizer, store.slot_bytes()});
+  request.outside.push_back({"optimizer slots", Category::kOptimizer, slot_bytes});
 }
 
-MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source,
-                       const Graph& graph) {
+MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source, const Graph& graph,
+                       const Lossy& lossy) {
   MemoryReport report;
   report.predicted_bytes = plan.predicted_bytes();
   report.budget_bytes = plan.budget;
@@ -96,6 +91,9 @@ MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source,
   }
   for (const Rung& rung : plan.rungs) report.rungs.emplace_back(rung.name, rung.saved_bytes);
   report.peak = plan.peak_layer(graph);
+  report.floor_bytes = plan.floor_bytes;
+  report.lossy = lossy.names();
+  report.numbers = lossy.numbers();
   return report;
 }
 
@@ -111,6 +109,12 @@ std::string MemoryReport::to_text() const {
   for (const auto& [name, bytes] : rungs) {
     text += fmt::format("; {}", name);
     if (bytes > 0) text += fmt::format(" ({})", format_bytes(bytes));
+  }
+  for (const std::string& name : lossy) text += fmt::format("; changes bits: {}", name);
+  if (numbers != "float32") {
+    text += fmt::format(
+        "; {}: 16-bit storage, 32-bit arithmetic (this build has no native 16-bit kernels)",
+        numbers);
   }
   if (slowdown > 1.005) text += fmt::format("; about {:.0f} % more time", (slowdown - 1) * 100);
   return text;

@@ -24,9 +24,10 @@ data::ReaderOptions once_options(const FitOptions& options, int threads);
 MemoryRequest memory_request(const FitOptions& options, const Program& program, std::int64_t batch,
                              int threads);
 void enter_data(const Feed& feed, const std::string& name, MemoryRequest& request);
-void enter_parameters(const ParameterStore& store, MemoryRequest& request);
-MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source,
-                       const Graph& graph);
+void enter_parameters(const ParameterStore& store, std::uint64_t slot_bytes,
+                      MemoryRequest& request);
+MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source, const Graph& graph,
+                       const Lossy& lossy);
 
 // Room on disk for a plan that needs it, or nothing.
 std::shared_ptr<SpillFile> spill_file_for(const MemoryPlan& plan, const FitOptions& options);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "train/live_tensors.hpp"
 
 namespace surefit {
 namespace {
@@ -70,6 +71,12 @@ class LossGuard final : public RunObserver {
   std::int64_t samples_;
 };
 
+MemoryRequest with_copy(MemoryRequest request, std::uint64_t staging, std::uint64_t kept) {
+  request.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint, staging});
+  request.outside.push_back({"weights that callbacks keep", Category::kCheckpoint, kept});
+  return request;
+}
+
 }  // namespace
 
 const double* find_log(const Logs& logs, const std::string& name) {
@@ -84,7 +91,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
       options_(options),
       pool_(threads_of(options), prepare_compute_thread),
       train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain,
-                     policy_of(options)),
+                     policy_of(options), lossy_by_policy(options)),
       train_feed_(train_program_, model.network, train, feed_options(options, pool_.threads())),
       scores_(model.compiled->metrics, ""),
       validation_scores_(model.compiled->metrics, "val_") {
@@ -104,48 +111,104 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
   bind(plan());
 }
 
-// With a copy of the state for checkpoints where that fits; otherwise they are written from the
-// state itself while training waits. Nothing is committed before a plan was found.
-MemoryPlan Trainer::plan() {
-  MemoryRequest request =
-      memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
-  // A cache is a gain, never the reason to refuse a run.
-  train_feed_.reader().limit_cache(request.budget / 4);
+// Everything but the arena and the memory of checkpoints.
+MemoryRequest Trainer::request_for(const Program& program, const Candidate& candidate) const {
+  MemoryRequest request = memory_request(options_, program, train_feed_.batch(), pool_.threads());
   enter_data(train_feed_, "data", request);
   if (validation_program_) {
     request.validation = validation_program_.get();
     request.validation_batch = validation_feed_->batch();
     enter_data(*validation_feed_, "validation data", request);
   }
-  enter_parameters(model_.parameters, request);
-  const auto with_copy = [&](std::uint64_t staging, std::uint64_t kept) {
-    MemoryRequest all = request;
-    all.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint, staging});
-    all.outside.push_back({"weights that callbacks keep", Category::kCheckpoint, kept});
-    return all;
-  };
+  enter_parameters(model_, candidate, request);
+  return request;
+}
+
+std::optional<bool> Trainer::fits(const MemoryRequest& request) const {
   const bool saves = !options_.run.empty() && options_.checkpoint_every != "never";
-  const bool wants_copy = saves && options_.checkpoint_staging;
   // A copy that costs more time in every step than it saves at checkpoints is not worth its room.
   constexpr double kWorthIt = 1.02;
-  double slowdown = std::numeric_limits<double>::infinity();  // with a copy
-  if (wants_copy) {
-    try {
-      const auto state = model_.parameters.bytes() + model_.parameters.slot_bytes();
-      slowdown = plan_memory(with_copy(state, 0)).slowdown;
-    } catch (const MemoryRefused&) {  // perhaps without it
-    }
+  std::uint64_t state = 0, largest = 0, kept = 0;
+  for (const LedgerEntry& entry : request.outside) {
+    if (entry.category == Category::kWeights || entry.category == Category::kOptimizer)
+      state += entry.bytes;
   }
-  const bool without_copy =
-      slowdown > 1 && slowdown > plan_memory(request).slowdown * kWorthIt && wants_copy;
-  if (without_copy) options_.checkpoint_staging = false;
-  checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
+  for (const Parameter& parameter : model_.network.parameters())
+    largest = std::max<std::uint64_t>(largest, parameter.stored_count() * sizeof(float));
+  for (const CallbackHandle& callback : options_.callbacks)
+    kept += callback->keeps_weights() ? model_.parameters.bytes() : 0;
+  const auto copied = saves && options_.checkpoint_staging
+                          ? find_plan(with_copy(request, state + kept, kept))
+                          : std::nullopt;
+  if (copied && copied->slowdown <= 1) return true;
+  const auto plain = find_plan(with_copy(request, saves ? largest : 0, kept));
+  if (!plain) return copied ? std::optional(true) : std::nullopt;
+  return copied && copied->slowdown <= plain->slowdown * kWorthIt;
+}
+
+// The first way to compute the training for which there is a plan. Nothing is committed before one
+// was found.
+MemoryPlan Trainer::plan() {
+  // A cache is a gain, never the reason to refuse a run.
+  train_feed_.reader().limit_cache(
+      memory_request(options_, train_program_, train_feed_.batch(), pool_.threads()).budget / 4);
+  const std::vector<Candidate> ways =
+      candidates(model_, options_, train_feed_.batch(), recorded_rungs(options_));
+  std::optional<bool> copy;
+  lossy_ = lossy_by_policy(options_);
+  const auto attempt = [&](const Candidate& candidate) {
+    if (!(candidate.lossy == lossy_))
+      train_program_ = training_program(model_, options_, candidate);
+    lossy_ = candidate.lossy;
+    return request_for(train_program_, candidate);
+  };
+  MemoryRequest request;
+  for (const Candidate& candidate : ways) {
+    request = attempt(candidate);
+    if (!(copy = fits(request))) continue;
+    adopt(candidate);
+    break;
+  }
+  if (!copy) {
+    request = attempt(ways.front());
+    request.offers = [&] {
+      return offers(model_, options_, [&](const Program& program, const Candidate& candidate) {
+        return request_for(program, candidate);
+      });
+    };
+    plan_memory(request);  // says why
+  }
+  const bool without_copy = options_.checkpoint_staging && !copy.value_or(false);
+  options_.checkpoint_staging = copy.value_or(false);
+  checkpoints_ =
+      std::make_unique<Checkpointer>(model_, options_, lossy_, train_feed_, scores_, progress_);
   MemoryPlan plan =
-      plan_memory(with_copy(checkpoints_->staging_bytes(), checkpoints_->kept_bytes()));
-  report_ = report_of(plan, request.budget_source, train_program_.graph());
-  if (without_copy)
+      plan_memory(with_copy(request, checkpoints_->staging_bytes(), checkpoints_->kept_bytes()));
+  report_ = report_of(plan, request.budget_source, train_program_.graph(), lossy_);
+  if (without_copy && !options_.run.empty() && options_.checkpoint_every != "never")
     report_.rungs.emplace_back("checkpoints without a copy: training waits for the disk", 0);
+  progress_.history.lossy = report_.lossy;
+  ledger_ = plan.ledger;
   return plan;
+}
+
+// The model goes on with the optimizer that fitted; its state of another one is of no use to it.
+void Trainer::adopt(const Candidate& candidate) {
+  if (!candidate.optimizer) return;
+  model_.compiled->optimizer = *candidate.optimizer;
+  if (!model_.factored) model_.parameters.allocate_slots(model_.compiled->optimizer.impl());
+  model_.factored = true;
+}
+
+std::vector<LiveTensor> Trainer::live_tensors(std::int64_t moment) const {
+  const Plan& plan = train_plan();
+  if (moment < kFullestMoment || moment >= moments()) {
+    throw ConfigError(fmt::format("[live_tensors] moment; expected 0 to {}, or {}; got {}",
+                                  moments() - 1, kFullestMoment, moment));
+  }
+  return surefit::live_tensors(
+      ledger_, plan, train_program_.graph(), model_.parameters,
+      moment == kFullestMoment ? plan.peak_instance : static_cast<int>(moment));
 }
 
 void Trainer::bind(MemoryPlan plan) {

@@ -8,6 +8,7 @@
 
 #include "engine/onednn.hpp"
 #include "train/checkpointing.hpp"
+#include "train/ladder.hpp"
 #include "train/session.hpp"
 #include "train/setup.hpp"
 
@@ -39,6 +40,10 @@ class Trainer final : public TrainState {
   double input_share() const override { return train_feed_.reader().input_share(); }
   double input_stall() const override { return train_feed_.reader().stall_share(); }
   const MemoryReport& memory() const override { return report_; }
+  std::vector<LiveTensor> live_tensors(std::int64_t moment) const override;
+  std::int64_t moments() const override {
+    return static_cast<std::int64_t>(train_plan().instances.size());
+  }
   double learning_rate() const override { return model_.learning_rate; }
   void set_learning_rate(double value) override { model_.learning_rate = value; }
   const History& history() const override { return progress_.history; }
@@ -69,6 +74,11 @@ class Trainer final : public TrainState {
   [[noreturn]] void explain_bad_loss();
   StepContext context(std::int64_t samples) const;
   MemoryPlan plan();
+  // With a copy of the state for checkpoints or, where that is not worth its room, without; nothing
+  // where no plan fits.
+  std::optional<bool> fits(const MemoryRequest& request) const;
+  MemoryRequest request_for(const Program& program, const Candidate& candidate) const;
+  void adopt(const Candidate& candidate);
   void bind(MemoryPlan plan);
   std::unique_ptr<Executable> bind(const Program& program, Plan plan);
 
@@ -79,7 +89,9 @@ class Trainer final : public TrainState {
   Feed train_feed_;
   std::unique_ptr<Program> validation_program_;
   std::unique_ptr<Feed> validation_feed_;
+  Lossy lossy_;
   MemoryReport report_;
+  std::vector<LedgerEntry> ledger_;
   std::shared_ptr<Arena> arena_;
   std::shared_ptr<SpillFile> spill_;
   std::unique_ptr<Executable> train_executable_, validation_executable_;

@@ -11,6 +11,7 @@
 #include "engine/onednn.hpp"
 #include "interop/json.hpp"
 #include "plan/schedule.hpp"
+#include "train/ladder.hpp"
 #include "train/model_impl.hpp"
 #include "train/setup.hpp"
 #include "worker/step_options.hpp"
@@ -101,11 +102,11 @@ int bench_verb(const Arguments& arguments) {
   Model model = options.compiled();
 
   ThreadPool pool(threads_of(fit), prepare_compute_thread);
-  const Program program(model.impl().network, &*model.impl().compiled, Program::Purpose::kTrain,
-                        policy_of(fit));
-  MemoryRequest request = memory_request(fit, program, options.batch_size, pool.threads());
-  enter_parameters(model.impl().parameters, request);
-  MemoryPlan plan = plan_memory(request);
+  PlannedTraining planned = plan_training(model.impl(), fit);
+  const Program& program = *planned.program;
+  MemoryPlan& plan = planned.plan;
+  if (planned.candidate.optimizer)
+    model.impl().parameters.allocate_slots(planned.candidate.optimizer->impl());
   const std::uint64_t predicted = plan.predicted_bytes();
   const auto spill = spill_file_for(plan, fit);
   Executable executable(

@@ -28,8 +28,12 @@ void MemoryOptions::add_to(CLI::App& app) {
                  "(auto: what control groups, limits and the machine leave)")
       ->capture_default_str();
   app.add_option("--allow", allow,
-                 "consent to what changes bits, used only where nothing else fits: f16-activations")
+                 "consent to what changes bits, used only where nothing else fits: "
+                 "f16-activations, ghost-batch-norm, factored-optimizer")
       ->delimiter(',');
+  app.add_option("--policy", policy,
+                 "dtype policy: float32, mixed_float16 or mixed_bfloat16 (16-bit storage of what "
+                 "the backward pass needs, 32-bit arithmetic)");
   app.add_option("--spill-to", spill_to,
                  "directory for activations when memory is short (default: the run's, or TMPDIR)");
 }
@@ -41,6 +45,7 @@ void MemoryOptions::apply(FitOptions& fit) const {
       throw ConfigError("[--memory] expected a size such as 512M, or auto; got 0");
   }
   fit.allow = allow;
+  fit.policy = policy;
   fit.spill_directory = spill_to;
 }
 

@@ -52,7 +52,7 @@ struct DataOptions {
 
 // How much memory there is, and what may be done to stay within it.
 struct MemoryOptions {
-  std::string memory = "auto", spill_to;
+  std::string memory = "auto", spill_to, policy;
   std::vector<std::string> allow;
   void add_to(CLI::App& app);
   void apply(FitOptions& fit) const;  // throws ConfigError

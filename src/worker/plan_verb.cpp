@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
 #include <span>
@@ -8,8 +9,8 @@
 #include "base/units.hpp"
 #include "engine/onednn.hpp"
 #include "interop/json.hpp"
+#include "train/ladder.hpp"
 #include "train/model_impl.hpp"
-#include "train/setup.hpp"
 #include "worker/plan_page.hpp"
 #include "worker/step_options.hpp"
 #include "worker/verbs.hpp"
@@ -72,6 +73,8 @@ void print_json(const MemoryPlan& plan, const MemoryReport& report) {
                      {"live_bytes", plan.main.max_live_bytes},
                      {"spill_bytes", plan.main.file_bytes},
                      {"peak", report.peak},
+                     {"lossy", report.lossy},
+                     {"numbers", report.numbers},
                      {"peak_instance", plan.main.peak_instance},
                      {"instances", plan.main.instances.size()},
                      {"categories", categories},
@@ -105,6 +108,10 @@ void print_text(const MemoryPlan& plan, const MemoryReport& report, const Graph&
                when(plan.main, graph, buffer->last));
   }
   fmt::print("\n");
+  for (const std::string& name : report.lossy) fmt::print("changes bits: {}\n", name);
+  if (report.numbers != "float32")
+    fmt::print("{}: 16-bit storage, 32-bit arithmetic (this build has no native 16-bit kernels)\n",
+               report.numbers);
   if (report.rungs.empty()) {
     fmt::print("the fastest plan fits: nothing is recomputed or moved\n");
     return;
@@ -117,6 +124,21 @@ void print_text(const MemoryPlan& plan, const MemoryReport& report, const Graph&
   }
   for (const auto& [name, bytes] : report.rungs)
     fmt::print("  {}{}\n", name, bytes > 0 ? fmt::format(": {}", format_bytes(bytes)) : "");
+}
+
+int print_largest(const Model& model, FitOptions fit, bool json) {
+  const std::int64_t batch = model.largest_batch(fit);
+  fit.batch_size = std::max<std::int64_t>(1, batch);
+  const MemoryReport report = model.memory_plan(fit);  // says why where not even one sample fits
+  if (json) {
+    fmt::print("{{\"event\":\"largest_batch\",\"batch\":{},\"budget_bytes\":{}}}\n", batch,
+               report.budget_bytes);
+    return 0;
+  }
+  fmt::print("{}\n", batch);
+  fmt::print(stderr, "the largest batch that fits into {} ({})\n",
+             format_bytes(report.budget_bytes), report.budget_source);
+  return 0;
 }
 
 }  // namespace
@@ -132,31 +154,14 @@ int plan_verb(const Arguments& arguments) {
   const FitOptions fit = options.step.fit();
   const Model model = options.step.compiled();
   prepare_compute_thread();
-  const Program program(model.impl().network, &*model.impl().compiled, Program::Purpose::kTrain,
-                        policy_of(fit));
-  MemoryRequest request = memory_request(fit, program, options.step.batch_size, threads_of(fit));
-  enter_parameters(model.impl().parameters, request);
-  if (options.largest) {
-    const std::int64_t batch = largest_batch(request);
-    if (options.json) {
-      fmt::print("{{\"event\":\"largest_batch\",\"batch\":{},\"budget_bytes\":{}}}\n", batch,
-                 request.budget);
-    } else if (batch > 0) {
-      fmt::print("{}\n", batch);
-      fmt::print(stderr, "the largest batch that fits into {} ({})\n", format_bytes(request.budget),
-                 request.budget_source);
-    }
-    if (batch == 0) {
-      request.batch = 1;
-      plan_memory(request);  // says why
-    }
-    return 0;
-  }
-  const MemoryPlan plan = plan_memory(request, true);
-  const MemoryReport report = report_of(plan, request.budget_source, program.graph());
-  options.json ? print_json(plan, report) : print_text(plan, report, program.graph());
+  if (options.largest) return print_largest(model, fit, options.json);
+  const PlannedTraining planned = plan_training(model.impl(), fit, true);
+  const MemoryPlan& plan = planned.plan;
+  const MemoryReport& report = planned.report;
+  const Graph& graph = planned.program->graph();
+  options.json ? print_json(plan, report) : print_text(plan, report, graph);
   if (!options.html.empty()) {
-    const std::string page = plan_page(plan, report, program.graph(), model.name());
+    const std::string page = plan_page(plan, report, graph, model.name());
     write_file_atomically(Env::posix(), options.html,
                           [&](WritableFile& file) { file.append(std::as_bytes(std::span(page))); });
     fmt::print(stderr, "wrote {}\n", options.html);

@@ -28,6 +28,8 @@ class JsonProgress final : public Callback {
                                         {"slowdown", memory.slowdown},
                                         {"categories", categories},
                                         {"rungs", rungs},
+                                        {"lossy", memory.lossy},
+                                        {"numbers", memory.numbers},
                                         {"peak", memory.peak}});
     ProgressLine line;
     line.add("{}\n", json);

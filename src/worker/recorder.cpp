@@ -50,6 +50,8 @@ class Recorder final : public Callback {
       write_text(directory_ + "/model.json", model_json_);
     const bool known = env.exists(directory_ + "/config.json");
     if (!known) write_text(directory_ + "/config.json", config_json_);
+    if (!state.memory().lossy.empty())
+      attempt(state, [&] { store_->set("lossy", dump_json(Json(state.memory().lossy))); });
     attempt(state,
             [&] { known ? event("resume", config_json_) : store_->set("config", config_json_); });
   }

@@ -31,6 +31,7 @@ FitOptions StepOptions::fit() const {
   if (batch_size < 1)
     throw ConfigError(fmt::format("[--batch-size] expected at least 1; got {}", batch_size));
   FitOptions fit;
+  fit.batch_size = batch_size;
   fit.threads = threads;
   fit.group = group;
   fit.winograd = winograd;

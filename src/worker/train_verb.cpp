@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/clock.hpp"
 #include "base/process_memory.hpp"
@@ -106,6 +107,7 @@ void print_result(const History& history, const TrainOptions& options, double se
         fmt::print(",\"{}\":{}", history.names[i], history.epochs.back()[i]);
       }
     }
+    if (!history.lossy.empty()) fmt::print(",\"lossy\":{}", dump_json(Json(history.lossy)));
     fmt::print("}}\n");
     return;
   }
@@ -115,6 +117,8 @@ void print_result(const History& history, const TrainOptions& options, double se
     text += fmt::format(" - {}: {:.4f}", history.names[i], history.epochs.back()[i]);
   }
   fmt::print("{}\n", text);
+  if (!history.lossy.empty())
+    fmt::print("not the exact bits, as allowed: {}\n", fmt::join(history.lossy, ", "));
   if (!history.stop_reason.empty()) fmt::print("ended early: {}\n", history.stop_reason);
   if (!options.save.empty()) fmt::print("saved {}\n", options.save);
 }

@@ -111,6 +111,8 @@ Graph network(Dice& dice, bool residual) {
     if (residual && i > 1 && dice.chance(40)) inputs.push_back(saved[saved.size() - 2]);
     FakeOp::Spec spec = {.kind = "conv", .outputs = {batched_floats(width)}};
     spec.traits.thread_scratch_bytes = dice.chance(50) ? 512 : 0;
+    if (dice.chance(50)) spec.traits.half = Half::kFloat16;
+    if (dice.chance(10)) spec.traits.sample_grain = static_cast<int>(dice.between(2, 5));
     saved.push_back(graph.add1(fake(spec), inputs, "layer", Phase::kForward));
   }
   ValueId gradient = saved.back();
@@ -229,8 +231,10 @@ TEST(PlannerProperties, EveryWayToSaveIsSound) {
     options.saving.assign(graph.values().size(), Saving::kKeep);
     for (const Value& value : graph.values()) {
       if (!restorable(graph, traits, value.id)) continue;
-      options.saving[static_cast<std::size_t>(value.id)] = dice.pick(std::vector{
-          Saving::kKeep, Saving::kRecompute, Saving::kRecompute, Saving::kSpill, Saving::kHalf});
+      const bool half = traits[static_cast<std::size_t>(value.producer)].half != Half::kNo;
+      options.saving[static_cast<std::size_t>(value.id)] =
+          dice.pick(std::vector{Saving::kKeep, Saving::kRecompute, Saving::kRecompute,
+                                Saving::kSpill, half ? Saving::kHalf : Saving::kKeep});
     }
     NodeId forward = 0;
     while (graph.node(forward).phase == Phase::kForward) ++forward;

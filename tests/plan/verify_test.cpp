@@ -18,6 +18,7 @@ class VerifyTest : public ::testing::Test {
     w_ = graph_.add_persistent("w", floats(50), Category::kWeights);
     FakeOp::Spec layer = {.kind = "layer", .outputs = {batched_floats(100)}};
     layer.traits.thread_scratch_bytes = 256;
+    layer.traits.half = Half::kFloat16;
     first_ = graph_.add1(fake(layer), {x_, w_}, "first", Phase::kForward);
     second_ = graph_.add1(fake(layer), {first_, w_}, "second", Phase::kForward);
     FakeOp::Spec sum = {.kind = "sum", .outputs = {floats(50)}};
@@ -229,6 +230,40 @@ TEST_F(VerifyTest, AReaderOfTheSixteenBitForm) {
     }
   }
   expect_refused(broken, "16-bit");
+}
+
+// Storing in 16 bits what has more of them would change the result.
+TEST_F(VerifyTest, ASixteenBitFormThatLosesBits) {
+  FakeOp::Spec exact = {.kind = "exact", .outputs = {batched_floats(100)}};
+  const ValueId value = graph_.add1(fake(exact), {x_}, "exact", Phase::kForward);
+  graph_.add(fake({.kind = "reader", .outputs = {batched_floats(100)}}), {value}, "reader",
+             Phase::kBackward);
+  PlanOptions options = {.batch = 8, .threads = 2};
+  options.saving.assign(graph_.values().size(), Saving::kKeep);
+  options.saving[static_cast<std::size_t>(value)] = Saving::kHalf;
+  try {
+    make_plan(graph_, options);
+    FAIL() << "accepted";
+  } catch (const InternalError& error) {
+    EXPECT_NE(std::string(error.what()).find("would lose bits"), std::string::npos);
+  }
+}
+
+// Samples that depend on others of their grain must stay with them.
+TEST_F(VerifyTest, AGrainThatIsCut) {
+  FakeOp::Spec ghost = {.kind = "ghost", .outputs = {batched_floats(100)}};
+  ghost.traits.sample_grain = 4;
+  const ValueId value = graph_.add1(fake(ghost), {x_}, "ghost", Phase::kBackward);
+  graph_.keep(value);
+  Plan broken = plan(2);
+  for (const Segment& segment : broken.segments) {
+    const bool holds = std::any_of(
+        broken.instances.begin() + segment.begin, broken.instances.begin() + segment.end,
+        [&](const Instance& i) { return graph_.node(i.node).op->kind() == "ghost"; });
+    if (holds) EXPECT_EQ(segment.group % 4, 0);
+  }
+  for (Segment& segment : broken.segments) segment.group = std::min<std::int64_t>(segment.group, 2);
+  expect_refused(broken, "grain");
 }
 
 // A recomputation that is dropped leaves its reader with whatever lies there now.

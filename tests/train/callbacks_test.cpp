@@ -24,6 +24,8 @@ class PaperRun final : public TrainState {
   std::int64_t steps_per_epoch() const override { return 10; }
   double images_per_second() const override { return 1; }
   const MemoryReport& memory() const override { return memory_; }
+  std::vector<LiveTensor> live_tensors(std::int64_t) const override { return {}; }
+  std::int64_t moments() const override { return 0; }
   double learning_rate() const override { return rate; }
   void set_learning_rate(double value) override { rate = value; }
   const History& history() const override { return history_; }

@@ -58,11 +58,17 @@ class BatchNormalizationImpl final : public LayerImpl {
 
     // A frozen layer normalises by its running statistics, as in Keras.
     const bool batch = builder.training() && builder.trainable();
+    const std::int64_t ghost = batch ? builder.ghost_batch() : 0;
     std::vector<ValueId> statistics;
     if (batch) {
       const ValueId partials = builder.emit1(make_bn_partials_op(), {picture});
       const ValueId sum = builder.emit1(make_bn_sum_op(), {partials});
-      statistics = builder.emit(make_bn_statistics_op(channels, pixels, spec_.epsilon), {sum});
+      statistics =
+          ghost > 0
+              ? builder.emit(make_bn_ghost_statistics_op(channels, pixels, spec_.epsilon, ghost),
+                             {partials})
+              : builder.emit(make_bn_statistics_op(channels, pixels, spec_.epsilon), {sum});
+      // The running statistics are those of the whole batch in either case.
       builder.update(make_bn_update_op(channels, pixels, spec_.momentum),
                      {moving_mean, moving_variance, sum});
     } else {
@@ -71,9 +77,11 @@ class BatchNormalizationImpl final : public LayerImpl {
     }
     std::vector<ValueId> operands = {picture, statistics[0], statistics[1]};
     operands.insert(operands.end(), affine.begin(), affine.end());
-    const ValueId y = builder.emit1(
-        make_bn_apply_op({.scale = spec_.scale, .center = spec_.center, .batch_statistics = batch}),
-        operands);
+    const ValueId y = builder.emit1(make_bn_apply_op({.scale = spec_.scale,
+                                                      .center = spec_.center,
+                                                      .batch_statistics = batch,
+                                                      .ghost_batch = ghost}),
+                                    operands);
     return row ? as_row(builder, y) : y;
   }
 

@@ -186,12 +186,12 @@ class BnApplyOp final : public Op {
                                int) const override {
     auto args = bn_args<kernels::BatchNormApplyArgs>(inputs[0]);
     args.activation = options_.activation;
-    return make_kernel("own", [args, options = options_](const Task& task) {
+    const auto apply = [args, options = options_](const Task& task) {
       kernels::BatchNormApplyArgs own = args;
       own.src = task.inputs[0].at(task.begin);
       own.src_stride = float_stride(task.inputs[0]);
-      own.mean = task.inputs[1].at();
-      own.inv_std = task.inputs[2].at();
+      own.mean = task.inputs[1].at(task.begin);
+      own.inv_std = task.inputs[2].at(task.begin);
       std::size_t next = 3;
       if (options.scale) own.gamma = task.inputs[next++].at();
       if (options.center) own.beta = task.inputs[next++].at();
@@ -203,7 +203,9 @@ class BnApplyOp final : public Op {
       own.dst_stride = float_stride(task.outputs[0]);
       own.sample_end = task.end - task.begin;
       kernels::table().batch_norm.apply(own);
-    });
+    };
+    return make_kernel("own",
+                       [apply](const Task& task) { for_each_run(task, task.inputs[1], apply); });
   }
 
   std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
@@ -231,15 +233,23 @@ class BnApplyOp final : public Op {
     const bool residual = options_.residual && builder.wants(residual_input());
     const bool wants_pictures = builder.wants(0) || (residual && activated());
     std::vector<ValueId> statistics;
-    if (wants_parameters || (options_.batch_statistics && wants_pictures)) {
+    const bool wants_statistics = options_.batch_statistics && wants_pictures;
+    if (wants_parameters || wants_statistics) {
       const ValueId partials =
           builder.emit1(make_bn_backward_partials_op(options_.activation), common);
-      const ValueId sum = builder.emit1(make_bn_sum_op(), {partials});
-      statistics =
-          builder.emit(make_bn_backward_statistics_op(channels_of(picture), pixels_of(picture)),
-                       {sum}, Category::kGradients);
-      if (options_.scale) builder.set_input_gradient(gamma, statistics[2]);
-      if (options_.center) builder.set_input_gradient(beta, statistics[3]);
+      const std::int64_t channels = channels_of(picture), pixels = pixels_of(picture);
+      if (wants_parameters || options_.ghost_batch == 0) {
+        const ValueId sum = builder.emit1(make_bn_sum_op(), {partials});
+        statistics = builder.emit(make_bn_backward_statistics_op(channels, pixels), {sum},
+                                  Category::kGradients);
+        if (options_.scale) builder.set_input_gradient(gamma, statistics[2]);
+        if (options_.center) builder.set_input_gradient(beta, statistics[3]);
+      }
+      if (wants_statistics && options_.ghost_batch > 0) {
+        statistics = builder.emit(
+            make_bn_ghost_backward_statistics_op(channels, pixels, options_.ghost_batch),
+            {partials});
+      }
     }
     if (options_.residual && !activated()) builder.set_input_gradient(residual_input(), diff_dst);
     if (!wants_pictures) return;

@@ -15,6 +15,9 @@ std::shared_ptr<const Op> make_bn_sum_op();
 // Sum -> mean and 1 / sqrt(variance + epsilon) of the batch; `pixels` per sample.
 std::shared_ptr<const Op> make_bn_statistics_op(std::int64_t channels, std::int64_t pixels,
                                                 double epsilon);
+// Partials -> mean and inverse deviation of the sample's ghost batch, one row each per sample.
+std::shared_ptr<const Op> make_bn_ghost_statistics_op(std::int64_t channels, std::int64_t pixels,
+                                                      double epsilon, std::int64_t ghost);
 // (moving mean, moving variance, sum): moves the running statistics.
 std::shared_ptr<const Op> make_bn_update_op(std::int64_t channels, std::int64_t pixels,
                                             double momentum);
@@ -25,6 +28,7 @@ struct BnApply {
   bool scale = true, center = true;  // inputs gamma and beta are present
   bool batch_statistics =
       true;  // they depend on the picture: the gradient has the full-batch terms
+  std::int64_t ghost_batch = 0;  // samples that share statistics; 0: the whole batch
   bool residual = false;
   kernels::Activation activation = kernels::Activation::kLinear;  // or kRelu, kRelu6
 };

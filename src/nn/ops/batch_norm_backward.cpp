@@ -15,8 +15,8 @@ void set_common(Args& args, const Task& task) {
   args.src_stride = float_stride(task.inputs[0]);
   args.diff_dst = task.inputs[1].at(task.begin);
   args.diff_dst_stride = float_stride(task.inputs[1]);
-  args.mean = task.inputs[2].at();
-  args.inv_std = task.inputs[3].at();
+  args.mean = task.inputs[2].at(task.begin);
+  args.inv_std = task.inputs[3].at(task.begin);
   if (has_output(args.activation)) {
     args.dst = task.inputs[4].at(task.begin);
     args.dst_stride = float_stride(task.inputs[4]);
@@ -38,12 +38,13 @@ class BnBackwardPartialsOp final : public Op {
                                int) const override {
     auto args = bn_args<kernels::BatchNormBackwardStatsArgs>(inputs[0]);
     args.activation = activation_;
-    return make_kernel("own", [args](const Task& task) {
+    const auto run = [args](const Task& task) {
       kernels::BatchNormBackwardStatsArgs own = args;
       set_common(own, task);
       own.partials = task.outputs[0].at<double>(task.begin);
       kernels::table().batch_norm.backward_stats(own);
-    });
+    };
+    return make_kernel("own", [run](const Task& task) { for_each_run(task, task.inputs[2], run); });
   }
 
  private:
@@ -106,14 +107,14 @@ class BnBackwardApplyOp final : public Op {
                                int) const override {
     auto args = bn_args<kernels::BatchNormBackwardApplyArgs>(inputs[0]);
     args.activation = options_.activation;
-    return make_kernel("own", [args, options = options_, two = splits()](const Task& task) {
+    const auto run = [args, options = options_, two = splits()](const Task& task) {
       kernels::BatchNormBackwardApplyArgs own = args;
       set_common(own, task);
       std::size_t next = has_output(args.activation) ? 5 : 4;
       if (options.scale) own.gamma = task.inputs[next++].at();
       if (options.batch_statistics) {
-        own.mean_dy = task.inputs[next++].at();
-        own.mean_dy_xhat = task.inputs[next++].at();
+        own.mean_dy = task.inputs[next++].at(task.begin);
+        own.mean_dy_xhat = task.inputs[next++].at(task.begin);
       }
       own.diff_src = task.outputs[0].at(task.begin);
       own.diff_src_stride = float_stride(task.outputs[0]);
@@ -122,7 +123,8 @@ class BnBackwardApplyOp final : public Op {
         own.diff_residual_stride = float_stride(task.outputs[1]);
       }
       kernels::table().batch_norm.backward_apply(own);
-    });
+    };
+    return make_kernel("own", [run](const Task& task) { for_each_run(task, task.inputs[2], run); });
   }
 
  private:

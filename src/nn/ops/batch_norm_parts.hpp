@@ -28,6 +28,19 @@ inline OpTraits bn_pass_traits(const ValueType& picture, double flops_per_elemen
   return traits;
 }
 
+// The task's samples in runs that share their statistics: all of them, or one by one where each has
+// its own.
+template <typename Visit>
+void for_each_run(const Task& task, const Operand& statistics, const Visit& visit) {
+  if (statistics.sample_bytes == 0) return visit(task);
+  for (std::int64_t n = task.begin; n < task.end; ++n) {
+    Task one = task;
+    one.begin = n;
+    one.end = n + 1;
+    visit(one);
+  }
+}
+
 // What the kernels' arguments share: the extents of the picture.
 template <typename Args>
 Args bn_args(const ValueType& picture) {
@@ -44,6 +57,10 @@ std::shared_ptr<const Op> make_bn_backward_partials_op(kernels::Activation activ
 // Sum -> means of dy and of dy xhat over the batch, and the gradients of gamma and beta.
 std::shared_ptr<const Op> make_bn_backward_statistics_op(std::int64_t channels,
                                                          std::int64_t pixels);
+// Partials -> means of dy and of dy xhat over the sample's ghost batch, one row each per sample.
+std::shared_ptr<const Op> make_bn_ghost_backward_statistics_op(std::int64_t channels,
+                                                               std::int64_t pixels,
+                                                               std::int64_t ghost);
 // ..., [gamma], [mean dy, mean dy xhat] -> gradient of the picture, and behind a relu that of the
 // residual.
 std::shared_ptr<const Op> make_bn_backward_apply_op(const BnApply& options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <numeric>
 
 #include "surefit/callbacks.hpp"
@@ -48,12 +49,16 @@ class CSVLoggerImpl final : public Callback {
     if (before_.empty() && !history.names.empty()) {
       text += "epoch";
       for (const std::size_t i : order) text += spec_.separator + history.names[i];
+      if (!history.lossy.empty()) text += spec_.separator + "lossy";
       text += '\n';
     }
     for (std::size_t epoch = 0; epoch < history.epochs.size(); ++epoch) {
       text += fmt::format("{}", epoch);
       for (const std::size_t i : order)
         text += fmt::format("{}{}", spec_.separator, history.epochs[epoch][i]);
+      // Bits that are not those of the exact training say so.
+      if (!history.lossy.empty())
+        text += fmt::format("{}{}", spec_.separator, fmt::join(history.lossy, " "));
       text += '\n';
     }
     try {

@@ -32,9 +32,14 @@ class MemoryMonitorImpl final : public Callback {
       throw ConfigError(fmt::format("[MemoryMonitor.leak_megabytes] expected more than 0; got {}",
                                     spec.leak_megabytes));
     }
+    if (spec.live_tensors < 0) {
+      throw ConfigError(fmt::format("[MemoryMonitor.live_tensors] expected at least 0; got {}",
+                                    spec.live_tensors));
+    }
   }
 
   void on_train_begin(TrainState& state) override {
+    if (spec_.live_tensors > 0) list(state);
     ends_.clear();
     ends_.reserve(static_cast<std::size_t>(std::min<std::int64_t>(state.epochs(), kMost)));
   }
@@ -72,6 +77,20 @@ class MemoryMonitorImpl final : public Callback {
   }
 
  private:
+  void list(const TrainState& state) const {
+    std::vector<LiveTensor> all = state.live_tensors();
+    std::stable_sort(all.begin(), all.end(),
+                     [](const LiveTensor& a, const LiveTensor& b) { return a.bytes > b.bytes; });
+    const auto most = static_cast<std::size_t>(spec_.live_tensors);
+    for (std::size_t i = 0; i < all.size() && i < most; ++i) {
+      ProgressLine line;
+      line.add("{:>10}  {:<16} {:<20} {}", format_bytes(all[i].bytes), all[i].category,
+               all[i].layer, all[i].what);
+      if (!all[i].from.empty()) line.add(" ({} ... {})", all[i].from, all[i].until);
+      line.add("\n");
+      line.write(STDERR_FILENO);
+    }
+  }
   static constexpr std::int64_t kMost = 1000;
   MemoryMonitor spec_;
   std::uint64_t begin_ = 0;
