@@ -134,7 +134,7 @@ int plan_verb(const Arguments& arguments) {
   prepare_compute_thread();
   const Program program(model.impl().network, &*model.impl().compiled, Program::Purpose::kTrain,
                         policy_of(fit));
-  MemoryRequest request = memory_request(fit, program, options.step.batch_size, threads_of(fit));
+  MemoryRequest request = memory_request(fit, program.graph(), options.step.batch_size, threads_of(fit));
   enter_parameters(model.impl().parameters, request);
   if (options.largest) {
     const std::int64_t batch = largest_batch(request);
