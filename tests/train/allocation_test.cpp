@@ -10,6 +10,7 @@
 #include "surefit/zoo.hpp"
 
 #include "support/malloc_counter.hpp"
+#include "train/memory_watch.hpp"
 
 namespace surefit {
 namespace {
@@ -96,6 +97,15 @@ TEST(Allocation, CheckpointsCostTheTrainingThreadNone) {
       EXPECT_EQ(counter.per_step()[step], 0) << "step " << step;
     }
   }
+}
+
+// Between steps the loop reads a dozen small files of the kernel.
+TEST(Allocation, LookingAtMemoryCostsNone) {
+  const std::shared_ptr<HeadroomSource> source = system_headroom();
+  source->read();
+  const long before = own_allocations;
+  for (int i = 0; i < 10; ++i) EXPECT_GT(source->read().bytes, 0u);
+  EXPECT_EQ(own_allocations - before, 0);
 }
 
 TEST(Allocation, OneAllocationIsNoticed) {
