@@ -59,7 +59,8 @@ struct FitOptions {
   InputOptions input = {};  // how samples are prepared; validation data are never cached
 
   // Bytes that the whole process may hold; 0: what control groups, limits and the machine leave.
-  // Never changes a bit; where nothing fits, fit() throws MemoryRefused before the first step.
+  // Never changes a bit; where nothing fits, fit() throws MemoryRefused before the first step. When
+  // others take memory away later, fit() shrinks between two steps, and grows again up to this.
   std::uint64_t memory_budget = 0;
   // Where activations go when memory is short; empty: the run's directory, or TMPDIR.
   std::string spill_directory = {};

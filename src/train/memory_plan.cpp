@@ -113,13 +113,19 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
 [[noreturn]] void refuse(const MemoryRequest& request, PlanSearch& search, std::uint64_t need) {
   const Choice& least = search.floor();
   const Plan plan = search.finish(least);
-  const std::uint64_t floor = outside_bytes(request) + pages(plan.arena_bytes);
+  std::size_t arena = plan.arena_bytes;
+  if (request.validation != nullptr) {
+    PlanSearch other(*request.validation, search_options(request, request.validation_batch));
+    arena = std::max(arena, other.finish(other.floor()).arena_bytes);
+  }
+  const std::uint64_t floor = outside_bytes(request) + pages(arena);
   const double slowdown = least.seconds / search.fastest().seconds;
   std::string text = fmt::format(
       "[memory] no plan fits: full speed needs {}, the budget is {}{}, the floor (same bits, least "
       "memory) is {}\n",
       format_bytes(need), format_bytes(request.budget),
       request.budget_source.empty() ? "" : " (" + request.budget_source + ")", format_bytes(floor));
+  if (!request.explain) throw MemoryRefused(text, need, request.budget, floor);
   text += "largest at the floor's peak:\n";
   for (const LedgerEntry& entry : request.outside)
     if (entry.bytes >= floor / 50)

@@ -32,6 +32,7 @@ struct MemoryRequest {
   std::string budget_source;                 // for people
   bool allow_spill = true;
   bool allow_half = false;
+  bool explain = true;               // a refusal tells ways out, which takes time
   std::vector<LedgerEntry> outside;  // the arena: weights, optimizer slots, data, staging
 };
 

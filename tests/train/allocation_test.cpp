@@ -12,6 +12,7 @@
 
 #include "base/process_memory.hpp"
 #include "support/malloc_counter.hpp"
+#include "train/memory_watch.hpp"
 
 namespace surefit {
 namespace {
@@ -138,6 +139,15 @@ TEST(Allocation, TracedStepsTakeNothingFromTheHeap) {
   EXPECT_EQ(counted, own);
   EXPECT_LT(read_process_memory().resident_bytes, resident + (256 << 10));
   EXPECT_EQ(micro.calls(), 2 * (kRounds + 100));
+}
+
+// Between steps the loop reads a dozen small files of the kernel.
+TEST(Allocation, LookingAtMemoryCostsNone) {
+  const std::shared_ptr<HeadroomSource> source = system_headroom();
+  source->read();
+  const long before = own_allocations;
+  for (int i = 0; i < 10; ++i) EXPECT_GT(source->read().bytes, 0u);
+  EXPECT_EQ(own_allocations - before, 0);
 }
 
 TEST(Allocation, OneAllocationIsNoticed) {
