@@ -176,7 +176,8 @@ int plan_verb(const Arguments& arguments) {
   }
   const MemoryPlan plan = plan_memory(request, true);
   const MemoryReport report = report_of(plan, request.budget_source, program.graph());
-  options.json ? print_json(plan, report) : print_text(plan, report, program.graph());
+  options.json ? print_json(plan, report, program.graph())
+               : print_text(plan, report, program.graph());
   if (!options.html.empty()) {
     const std::string page = plan_page(plan, report, program.graph(), model.name());
     write_file_atomically(Env::posix(), options.html,
