@@ -3,17 +3,16 @@
 // batch is cut, one batch is one update.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "surefit/config.hpp"
+#include "surefit/optimizers/custom.hpp"
 #include "surefit/optimizers/schedules.hpp"
 
 namespace surefit {
-
-class OptimizerImpl;
-using OptimizerPtr = std::shared_ptr<const OptimizerImpl>;
 
 // What all of them have:
 // - weight_decay: w -= learning_rate weight_decay w before the step;
@@ -313,5 +312,16 @@ class Optimizer {
   ConfigMap config_;
   OptimizerPtr impl_;
 };
+
+// Makes an optimizer of your own (optimizers/custom.hpp) known by its class. Throws ConfigError
+// when that is taken.
+using OptimizerFactory = std::function<Optimizer(const ConfigMap& config)>;
+void register_optimizer_class(const std::string& class_name, OptimizerFactory make);
+template <typename Spec>
+void register_optimizer() {
+  register_optimizer_class(std::string(Spec::kClass), [](const ConfigMap& config) {
+    return Optimizer(spec_from_config<Spec>(config, "optimizer"));
+  });
+}
 
 }  // namespace surefit

@@ -68,7 +68,8 @@ class LayerImpl {
 // The layer of a Keras class and config, for model files. Throws ConfigError naming `where`.
 Layer make_layer_from_config(const std::string& class_name, const std::string& name, bool trainable,
                              const ConfigMap& config, const std::string& where);
-std::vector<std::string_view> layer_class_names();
+std::vector<std::string_view> layer_class_names();  // of the library
+bool is_builtin_layer(std::string_view class_name);
 
 // Helpers that many layers share.
 void require_inputs(std::span<const Shape> inputs, std::size_t count, std::size_t rank,

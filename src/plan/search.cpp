@@ -69,7 +69,13 @@ void PlanSearch::add_groups() {
   const auto add = [&](std::int64_t group) {
     PlanOptions options = base();
     options.group = group;
-    choices_.push_back(evaluate(std::move(options)));
+    choices_.push_back(evaluate(options));
+    if (!halves_) return;
+    // In a loop that a group passes forward and backward nothing waits, and a second form is only
+    // in the way.
+    options.saving.clear();
+    Choice plain = evaluate(std::move(options));
+    if (plain.live_bytes < choices_.back().live_bytes) choices_.back() = std::move(plain);
   };
   if (options_.group > 0) return add(options_.group);
   for (std::int64_t group = options_.batch; group >= 1; group /= 2) add(group);

@@ -24,8 +24,9 @@ std::optional<Candidate> candidate_of(const Model::Impl& model, const Lossy& los
 
 MemoryRequest request_without_data(const Model::Impl& model, const FitOptions& options,
                                    const Program& program, const Candidate& candidate) {
-  MemoryRequest request = memory_request(options, program, options.batch_size, threads_of(options));
-  enter_parameters(model, candidate, request);
+  MemoryRequest request =
+      memory_request(options, program.graph(), options.batch_size, threads_of(options));
+  enter_parameters(model.parameters, slot_bytes(model, candidate), request);
   return request;
 }
 
@@ -36,41 +37,40 @@ std::vector<Candidate> candidates(const Model::Impl& model, const FitOptions& op
   std::vector<Lossy> ladder = lossy_ladder(options, batch);
   if (recorded) {
     const Lossy before = parse_rungs(*recorded, options);
-    if (Consents(options.allow).cover(before)) ladder.insert(ladder.begin(), before);
+    if (Consents(options.allow).cover(before) && !(before == ladder.front()))
+      ladder.insert(ladder.begin(), before);
   }
   std::vector<Candidate> list;
-  for (const Lossy& lossy : ladder) {
+  for (Lossy lossy : ladder) {
+    lossy.factored_optimizer = lossy.factored_optimizer || model.factored;
     if (const auto candidate = candidate_of(model, lossy)) list.push_back(*candidate);
   }
   return list;
 }
 
 Program training_program(const Model::Impl& model, const FitOptions& options,
-                         const Candidate& candidate) {
+                         const Candidate& candidate, const Weighting& weighting) {
   Compiled compiled = *model.compiled;
   if (candidate.optimizer) compiled.optimizer = *candidate.optimizer;
-  return Program(model.network, &compiled, Program::Purpose::kTrain, policy_of(options),
+  return Program(model.network, &compiled, Program::Purpose::kTrain, policy_of(options), weighting,
                  candidate.lossy);
 }
 
-void enter_parameters(const Model::Impl& model, const Candidate& candidate,
-                      MemoryRequest& request) {
+std::uint64_t slot_bytes(const Model::Impl& model, const Candidate& candidate) {
   const ParameterStore& store = model.parameters;
-  enter_parameters(
-      store,
-      candidate.optimizer ? store.slot_bytes_of(candidate.optimizer->impl()) : store.slot_bytes(),
-      request);
+  return candidate.optimizer ? store.slot_bytes_of(candidate.optimizer->impl())
+                             : store.slot_bytes();
 }
 
 std::vector<Offer> offers(const Model::Impl& model, const FitOptions& options,
-                          const RequestFor& request_for) {
+                          const RequestFor& request_for, const Weighting& weighting) {
   const Consents consents(options.allow);
   const Lossy plain = lossy_by_policy(options);
   std::vector<Offer> list;
   const auto add = [&](const char* name, const Lossy& lossy) {
     const auto candidate = candidate_of(model, lossy);
     if (!candidate) return;
-    const Program program = training_program(model, options, *candidate);
+    const Program program = training_program(model, options, *candidate, weighting);
     list.push_back({name, floor_bytes(request_for(program, *candidate))});
   };
   Lossy lossy = plain;

@@ -25,13 +25,13 @@ std::vector<Candidate> candidates(const Model::Impl& model, const FitOptions& op
                                   std::int64_t batch, const std::optional<std::string>& recorded);
 
 Program training_program(const Model::Impl& model, const FitOptions& options,
-                         const Candidate& candidate);
-void enter_parameters(const Model::Impl& model, const Candidate& candidate, MemoryRequest& request);
+                         const Candidate& candidate, const Weighting& weighting = {});
+std::uint64_t slot_bytes(const Model::Impl& model, const Candidate& candidate);
 
 // The rungs that the user has not consented to and the floor with each, for a refusal.
 using RequestFor = std::function<MemoryRequest(const Program&, const Candidate&)>;
 std::vector<Offer> offers(const Model::Impl& model, const FitOptions& options,
-                          const RequestFor& request_for);
+                          const RequestFor& request_for, const Weighting& weighting = {});
 
 // A training planned without its data.
 struct PlannedTraining {

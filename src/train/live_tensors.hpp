@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "surefit/callbacks.hpp"
+
 #include "train/memory_plan.hpp"
 #include "train/parameters.hpp"
 

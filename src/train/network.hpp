@@ -33,6 +33,15 @@ struct Parameter {
   }
 };
 
+// How a model enters a graph: what is there already when it is called in the middle of one, and
+// over how many samples it normalises.
+struct Placement {
+  std::vector<ValueId> inputs = {};      // instead of inputs of its own
+  std::vector<ValueId> parameters = {};  // as parameters(); kNone or none: not there yet
+  std::uint32_t first_layer_id = 0;      // so that two calls draw different random numbers
+  std::int64_t ghost_batch = 0;          // samples that batch normalization looks at; 0: the batch
+};
+
 class Network {
  public:
   Network(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs);
@@ -57,12 +66,12 @@ class Network {
   };
   // Emits the forward nodes of every layer into `graph`.
   Built build(Graph& graph, bool training, const ConvPolicy& policy = {},
-              std::int64_t ghost_batch = 0) const;
+              const Placement& placement = {}) const;
 
  private:
   // Appends parameters that are not known yet.
-  Built emit(Graph& graph, bool training, const ConvPolicy& policy, std::int64_t ghost_batch,
-             std::vector<Parameter>& parameters) const;
+  Built emit(Graph& graph, bool training, const ConvPolicy& policy,
+             std::vector<Parameter>& parameters, const Placement& placement) const;
 
   std::vector<NamedLayer> layers_;
   std::vector<LayerCall> calls_;

@@ -26,7 +26,7 @@ StateTensors::StateTensors(ParameterStore& store, const std::vector<const Callba
   }
   for (const Callback* keeper : keepers) {
     const auto number = static_cast<int>(keepers_.size());
-    keepers_.push_back({keeper, std::make_unique<Arena>(store.bytes()), false});
+    keepers_.push_back({keeper, nullptr, false});
     for (std::size_t i = 0; i < store.count(); ++i) {
       add(fmt::format("kept/{}/{}", number, store.parameter(i).name),
           {.parameter = i, .keeper = number});
@@ -47,13 +47,22 @@ void StateTensors::add(std::string name, const Place& place) {
 
 void StateTensors::allocate(bool staging) {
   staged_ = staging;
-  staging_ = std::make_unique<Arena>(staging ? total_bytes_ : largest_bytes_);
+  staging_.reset();  // never both
+  staging_ = std::make_unique<Arena>(staging_bytes(staging));
+}
+
+std::size_t StateTensors::staging_bytes(bool staging) const {
+  return Arena::in_pages(staging ? total_bytes_ : largest_bytes_);
+}
+
+void StateTensors::allocate_kept() {
+  for (Keeper& keeper : keepers_) {
+    if (!keeper.weights) keeper.weights = std::make_unique<Arena>(store_.bytes());
+  }
 }
 
 std::size_t StateTensors::kept_bytes() const {
-  std::size_t bytes = 0;
-  for (const Keeper& keeper : keepers_) bytes += keeper.weights->bytes();
-  return bytes;
+  return keepers_.size() * Arena::in_pages(store_.bytes());
 }
 
 float* StateTensors::weights(const Place& place) const {

@@ -24,9 +24,13 @@ class StateTensors final : public TensorSource {
 
   const std::vector<SafetensorsSpec>& specs() const { return specs_; }
   // Room for a copy of everything, so that the training can go on while it is written; without
-  // staging only for the largest tensor. Committed here, never grown.
+  // staging only for the largest tensor. Committed here; replaces what was there.
   void allocate(bool staging);
   std::size_t staging_bytes() const { return staging_ ? staging_->bytes() : 0; }
+  std::size_t staging_bytes(bool staging) const;  // that allocate() would take
+  bool staged() const { return staged_; }
+  // Room for the weights that callbacks keep.
+  void allocate_kept();
   std::size_t kept_bytes() const;
   std::uint64_t state_bytes() const { return total_bytes_; }
 

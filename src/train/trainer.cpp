@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <malloc.h>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "base/units.hpp"
 #include "train/live_tensors.hpp"
 
 namespace surefit {
@@ -71,10 +73,15 @@ class LossGuard final : public RunObserver {
   std::int64_t samples_;
 };
 
-MemoryRequest with_copy(MemoryRequest request, std::uint64_t staging, std::uint64_t kept) {
-  request.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint, staging});
-  request.outside.push_back({"weights that callbacks keep", Category::kCheckpoint, kept});
-  return request;
+Weighting training_weights(const FitOptions& options, const Dataset& data, const Network& network) {
+  Weighting weighting = weighting_of(data, network);
+  weighting.classes = options.class_weight;
+  for (const auto& [label, weight] : weighting.classes) {
+    if (weight >= 0 && std::isfinite(weight)) continue;
+    throw ConfigError(fmt::format(
+        "[class_weight] expected a number of at least 0 for class {}; got {}", label, weight));
+  }
+  return weighting;
 }
 
 }  // namespace
@@ -86,15 +93,19 @@ const double* find_log(const Logs& logs, const std::string& name) {
   return nullptr;
 }
 
-Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& options)
+Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& options,
+                 std::shared_ptr<HeadroomSource> headroom)
     : model_(model),
       options_(options),
       pool_(threads_of(options), prepare_compute_thread),
+      weighting_(training_weights(options, train, model.network)),
+      lossy_(lossy_by_policy(options)),
       train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain,
-                     policy_of(options), lossy_by_policy(options)),
+                     policy_of(options), weighting_, lossy_),
       train_feed_(train_program_, model.network, train, feed_options(options, pool_.threads())),
-      scores_(model.compiled->metrics, ""),
-      validation_scores_(model.compiled->metrics, "val_") {
+      headroom_(std::move(headroom)),
+      scores_(model.compiled->targets, ""),
+      validation_scores_(model.compiled->targets, "val_") {
   if (options.epochs < 1)
     throw ConfigError(fmt::format("[epochs] expected at least 1; got {}", options.epochs));
   if (options.max_steps < 0)
@@ -103,101 +114,128 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
   if (options.validation_data) {
     validation_program_ = std::make_unique<Program>(
-        model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options));
+        model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options),
+        weighting_of(*options.validation_data, model.network));
     validation_feed_ =
         std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
                                once_options(options, pool_.threads()), "validation data");
   }
-  bind(plan());
+  const auto request = [&](const Program& program, std::uint64_t slots) {
+    MemoryRequest all =
+        memory_request(options_, program.graph(), train_feed_.batch(), pool_.threads());
+    enter_residents(all, slots);
+    return all;
+  };
+  // A cache is a gain, never the reason to refuse a run.
+  train_feed_.reader().limit_cache(request(train_program_, 0).budget / 4);
+  choose_numerics();
+  checkpoints_ =
+      std::make_unique<Checkpointer>(model_, options_, lossy_, train_feed_, scores_, progress_);
+  wants_copy_ = checkpoints_->saves() && options_.checkpoint_staging;
+  MemoryRequest all = request(train_program_, model_.parameters.slot_bytes());
+  all.offers = [&] {
+    return offers(
+        model_, options_,
+        [&](const Program& program, const Candidate& candidate) {
+          return request(program, slot_bytes(model_, candidate));
+        },
+        weighting_);
+  };
+  bind(plan(all));
 }
 
-// Everything but the arena and the memory of checkpoints.
-MemoryRequest Trainer::request_for(const Program& program, const Candidate& candidate) const {
-  MemoryRequest request = memory_request(options_, program, train_feed_.batch(), pool_.threads());
-  enter_data(train_feed_, "data", request);
-  if (validation_program_) {
-    request.validation = validation_program_.get();
-    request.validation_batch = validation_feed_->batch();
-    enter_data(*validation_feed_, "validation data", request);
-  }
-  enter_parameters(model_, candidate, request);
-  return request;
-}
-
-std::optional<bool> Trainer::fits(const MemoryRequest& request) const {
+// The first way to compute the training for which there is a plan; where none has one, the exact
+// way, so that the refusal is about that. The model goes on with the optimizer that was chosen; its
+// state of another one is of no use to it.
+void Trainer::choose_numerics() {
+  const std::vector<Candidate> ways =
+      candidates(model_, options_, train_feed_.batch(), recorded_rungs(options_));
   const bool saves = !options_.run.empty() && options_.checkpoint_every != "never";
-  // A copy that costs more time in every step than it saves at checkpoints is not worth its room.
-  constexpr double kWorthIt = 1.02;
-  std::uint64_t state = 0, largest = 0, kept = 0;
-  for (const LedgerEntry& entry : request.outside) {
-    if (entry.category == Category::kWeights || entry.category == Category::kOptimizer)
-      state += entry.bytes;
-  }
+  // Without a copy of the state a checkpoint needs room for one tensor, callbacks for what they
+  // keep.
+  std::uint64_t largest = 0, kept = 0;
   for (const Parameter& parameter : model_.network.parameters())
     largest = std::max<std::uint64_t>(largest, parameter.stored_count() * sizeof(float));
   for (const CallbackHandle& callback : options_.callbacks)
     kept += callback->keeps_weights() ? model_.parameters.bytes() : 0;
-  const auto copied = saves && options_.checkpoint_staging
-                          ? find_plan(with_copy(request, state + kept, kept))
-                          : std::nullopt;
-  if (copied && copied->slowdown <= 1) return true;
-  const auto plain = find_plan(with_copy(request, saves ? largest : 0, kept));
-  if (!plain) return copied ? std::optional(true) : std::nullopt;
-  return copied && copied->slowdown <= plain->slowdown * kWorthIt;
-}
-
-// The first way to compute the training for which there is a plan. Nothing is committed before one
-// was found.
-MemoryPlan Trainer::plan() {
-  // A cache is a gain, never the reason to refuse a run.
-  train_feed_.reader().limit_cache(
-      memory_request(options_, train_program_, train_feed_.batch(), pool_.threads()).budget / 4);
-  const std::vector<Candidate> ways =
-      candidates(model_, options_, train_feed_.batch(), recorded_rungs(options_));
-  std::optional<bool> copy;
-  lossy_ = lossy_by_policy(options_);
-  const auto attempt = [&](const Candidate& candidate) {
+  const auto compute_as = [&](const Candidate& candidate) {
     if (!(candidate.lossy == lossy_))
-      train_program_ = training_program(model_, options_, candidate);
+      train_program_ = training_program(model_, options_, candidate, weighting_);
     lossy_ = candidate.lossy;
-    return request_for(train_program_, candidate);
   };
-  MemoryRequest request;
-  for (const Candidate& candidate : ways) {
-    request = attempt(candidate);
-    if (!(copy = fits(request))) continue;
-    adopt(candidate);
-    break;
-  }
-  if (!copy) {
-    request = attempt(ways.front());
-    request.offers = [&] {
-      return offers(model_, options_, [&](const Program& program, const Candidate& candidate) {
-        return request_for(program, candidate);
-      });
-    };
-    plan_memory(request);  // says why
-  }
-  const bool without_copy = options_.checkpoint_staging && !copy.value_or(false);
-  options_.checkpoint_staging = copy.value_or(false);
-  checkpoints_ =
-      std::make_unique<Checkpointer>(model_, options_, lossy_, train_feed_, scores_, progress_);
-  MemoryPlan plan =
-      plan_memory(with_copy(request, checkpoints_->staging_bytes(), checkpoints_->kept_bytes()));
-  report_ = report_of(plan, request.budget_source, train_program_.graph(), lossy_);
-  if (without_copy && !options_.run.empty() && options_.checkpoint_every != "never")
-    report_.rungs.emplace_back("checkpoints without a copy: training waits for the disk", 0);
-  progress_.history.lossy = report_.lossy;
-  ledger_ = plan.ledger;
-  return plan;
+  const auto fits = [&](const Candidate& candidate) {
+    compute_as(candidate);
+    MemoryRequest request =
+        memory_request(options_, train_program_.graph(), train_feed_.batch(), pool_.threads());
+    enter_residents(request, slot_bytes(model_, candidate));
+    request.outside.push_back({"checkpoints", Category::kCheckpoint, kept + (saves ? largest : 0)});
+    return find_plan(request).has_value();
+  };
+  // With one way there is nothing to choose; the plan itself will tell.
+  auto chosen = ways.begin();
+  if (ways.size() > 1) chosen = std::find_if(ways.begin(), ways.end(), fits);
+  if (chosen == ways.end()) chosen = ways.begin();
+  compute_as(*chosen);
+  if (!chosen->optimizer) return;
+  model_.compiled->optimizer = *chosen->optimizer;
+  if (model_.factored) return;
+  model_.parameters.allocate_slots(model_.compiled->optimizer.impl());
+  ++model_.compilations;
+  model_.factored = true;
 }
 
-// The model goes on with the optimizer that fitted; its state of another one is of no use to it.
-void Trainer::adopt(const Candidate& candidate) {
-  if (!candidate.optimizer) return;
-  model_.compiled->optimizer = *candidate.optimizer;
-  if (!model_.factored) model_.parameters.allocate_slots(model_.compiled->optimizer.impl());
-  model_.factored = true;
+void Trainer::enter_residents(MemoryRequest& request, std::uint64_t slot_bytes) const {
+  enter_data(train_feed_, "data", request);
+  if (validation_program_) {
+    request.validation = &validation_program_->graph();
+    request.validation_batch = validation_feed_->batch();
+    enter_data(*validation_feed_, "validation data", request);
+  }
+  enter_parameters(model_.parameters, slot_bytes, request);
+}
+
+// With a copy of the state for checkpoints where that fits; otherwise they are written from the
+// state itself while training waits. Nothing is committed before a plan was found.
+MemoryPlan Trainer::plan(const MemoryRequest& request) {
+  const auto with = [&](bool copy) {
+    MemoryRequest all = request;
+    all.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint,
+                           checkpoints_->staging_bytes(copy)});
+    all.outside.push_back(
+        {"weights that callbacks keep", Category::kCheckpoint, checkpoints_->kept_bytes()});
+    return all;
+  };
+  std::optional<MemoryPlan> best;
+  if (wants_copy_) {
+    try {
+      MemoryRequest all = with(true);
+      all.explain = false;
+      best = plan_memory(all);
+      holding_.full_speed = best->full_speed_bytes;
+    } catch (const MemoryRefused& refused) {  // perhaps without it
+      holding_.full_speed = refused.need();
+    }
+  }
+  // A copy that costs more time in every step than it saves at checkpoints is not worth its room.
+  constexpr double kWorthIt = 1.02;
+  bool copy = best.has_value();
+  if (!best || best->slowdown > 1) {
+    MemoryPlan lean = plan_memory(with(false));
+    if (!wants_copy_) holding_.full_speed = lean.full_speed_bytes;
+    if (!best || best->slowdown > lean.slowdown * kWorthIt) {
+      best = std::move(lean);
+      copy = false;
+    }
+  }
+  checkpoints_->commit(copy);
+  report_ = report_of(*best, request.budget_source, train_program_.graph(), lossy_);
+  if (wants_copy_ && !copy)
+    report_.rungs.emplace_back("checkpoints without a copy: training waits for the disk", 0);
+  if (progress_.history.lossy.empty()) progress_.history.lossy = report_.lossy;
+  ledger_ = best->ledger;
+  holding_.bytes = report_.predicted_bytes;
+  holding_.budget = request.budget;
+  return std::move(*best);
 }
 
 std::vector<LiveTensor> Trainer::live_tensors(std::int64_t moment) const {
@@ -221,6 +259,77 @@ void Trainer::bind(MemoryPlan plan) {
     validation_executable_ = bind(*validation_program_, std::move(*plan.validation));
     validation_feed_->bind(*validation_executable_);
   }
+}
+
+// Between two steps: nothing in the arena is needed any more, what persists lies elsewhere.
+void Trainer::mind_memory() {
+  if (const auto change = watch_->look(holding_)) change_plan(*change);
+}
+
+void Trainer::change_plan(const BudgetChange& change) {
+  const double started = watch_->now_s();
+  const std::uint64_t before = holding_.bytes;
+  // First of all, so that its pages are free while the search goes on.
+  train_executable_.reset();
+  validation_executable_.reset();
+  arena_.reset();
+  spill_.reset();
+  try {
+    bool bound = change.wanted >= holding_.floor && rebind(change.wanted);
+    // Not so far down; but the floor itself may do.
+    if (!bound && (holding_.floor <= change.most || wait_for_memory()))
+      bound = rebind(holding_.floor);
+    if (!bound) {
+      interrupt(fmt::format("too little memory: {} leaves {}, the smallest plan needs {}",
+                            watch_->limiter(), format_bytes(watch_->left_bytes()),
+                            format_bytes(holding_.floor)));
+      return;
+    }
+  } catch (const SystemError& error) {  // no room on disk to spill to, say
+    interrupt(fmt::format("no smaller plan: {}", error.what()));
+    return;
+  }
+  watch_->changed(watch_->now_s() - started, change.grows);
+  call(&Callback::on_plan_change, describe_change(before, change.grows));
+}
+
+bool Trainer::rebind(std::uint64_t budget) {
+  MemoryRequest request =
+      memory_request(options_, train_program_.graph(), train_feed_.batch(), pool_.threads());
+  request.budget = budget;
+  request.explain = false;
+  if (train_feed_.reader().planned_bytes() > budget / 4) train_feed_.reader().drop_cache();
+  enter_residents(request, model_.parameters.slot_bytes());
+  try {
+    MemoryPlan found = plan(request);
+    ::malloc_trim(0);  // what the search left behind is not in the ledger
+    bind(std::move(found));
+    return true;
+  } catch (const MemoryRefused& refused) {
+    holding_.floor = refused.floor();
+    return false;
+  }
+}
+
+// Whatever comes of it, the run can go on from here.
+bool Trainer::wait_for_memory() {
+  checkpoints_->save_now(*this, pool_);
+  checkpoints_->commit(false);
+  warn(fmt::format("memory is scarce: {} leaves {}, the smallest plan needs {}; waiting",
+                   watch_->limiter(), format_bytes(watch_->left_bytes()),
+                   format_bytes(holding_.floor)));
+  return watch_->wait_for(holding_.floor);
+}
+
+std::string Trainer::describe_change(std::uint64_t before, bool grows) const {
+  const std::string speed = report_.slowdown > 1.005
+                                ? fmt::format("about {:.0f} % slower than with all it wants",
+                                              (report_.slowdown - 1) * 100)
+                                : "at full speed";
+  return fmt::format("memory is {} ({} leaves {}): now {} instead of {}, same bits, {}",
+                     grows ? "back" : "getting scarce", watch_->limiter(),
+                     format_bytes(watch_->left_bytes()), format_bytes(holding_.bytes),
+                     format_bytes(before), speed);
 }
 
 Trainer::~Trainer() = default;
@@ -274,6 +383,7 @@ History Trainer::run() {
   checkpoints_->open();
   if (options_.resume && restore()) call(&Callback::on_resume);
   checkpoints_->begin();
+  watch_.emplace(headroom_, options_.memory_budget == 0 ? kNoLimit : options_.memory_budget);
   run_epochs();
   if (progress_.history.interrupted) {
     checkpoints_->save_now(*this, pool_);
@@ -363,6 +473,7 @@ void Trainer::train_epoch() {
     ++progress_.steps_done;
     if (!options_.callbacks.empty()) call(&Callback::on_train_batch_end, scores_.logs());
     checkpoints_->after_step(*this, pool_);
+    if (!progress_.history.interrupted) mind_memory();
   }
   if (progress_.position == 0 && !rolled_back_)
     throw DataError("[data] the dataset is empty; expected at least one sample");
@@ -424,6 +535,7 @@ void Trainer::validate(Logs& logs) {
     validation_executable_->run(context(samples));
     validation_scores_.add(*validation_executable_, *validation_program_, samples);
     call(&Callback::on_test_batch_end);
+    if (!progress_.history.interrupted) mind_memory();
     if (progress_.history.interrupted) return;
   }
   if (!any) throw DataError("[validation data] the dataset is empty; expected at least one sample");

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <span>
+#include <unordered_set>
 
 #include "base/env.hpp"
 #include "base/memory_limit.hpp"
@@ -49,7 +50,26 @@ std::string when(const Plan& plan, const Graph& graph, int instance) {
   return fmt::format("{} {}", node.layer, node.op->kind());
 }
 
-void print_json(const MemoryPlan& plan, const MemoryReport& report) {
+// Activations in memory where the forward pass is over and the backward pass begins.
+std::uint64_t saved_at_turn(const Plan& plan, const Graph& graph) {
+  std::unordered_set<NodeId> seen;  // what runs again is part of the backward pass
+  int turn = 0;
+  for (std::size_t i = 0; i < plan.instances.size(); ++i) {
+    const Instance& instance = plan.instances[i];
+    if (instance.action == Action::kRun && graph.node(instance.node).phase == Phase::kForward &&
+        seen.insert(instance.node).second)
+      turn = static_cast<int>(i);
+  }
+  std::uint64_t bytes = 0;
+  for (const Buffer& buffer : plan.buffers) {
+    if (!buffer.persistent && buffer.category == Category::kActivations && buffer.first <= turn &&
+        turn < buffer.last)
+      bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
+void print_json(const MemoryPlan& plan, const MemoryReport& report, const Graph& graph) {
   Json categories = Json::object(), rungs = Json::array(), buffers = Json::array(),
        ledger = Json::array();
   for (const auto& [name, bytes] : report.categories) categories[name] = bytes;
@@ -71,6 +91,7 @@ void print_json(const MemoryPlan& plan, const MemoryReport& report) {
                      {"slowdown", plan.slowdown},
                      {"arena_bytes", plan.arena_bytes()},
                      {"live_bytes", plan.main.max_live_bytes},
+                     {"saved_bytes", saved_at_turn(plan.main, graph)},
                      {"spill_bytes", plan.main.file_bytes},
                      {"peak", report.peak},
                      {"lossy", report.lossy},
@@ -159,7 +180,7 @@ int plan_verb(const Arguments& arguments) {
   const MemoryPlan& plan = planned.plan;
   const MemoryReport& report = planned.report;
   const Graph& graph = planned.program->graph();
-  options.json ? print_json(plan, report) : print_text(plan, report, graph);
+  options.json ? print_json(plan, report, graph) : print_text(plan, report, graph);
   if (!options.html.empty()) {
     const std::string page = plan_page(plan, report, graph, model.name());
     write_file_atomically(Env::posix(), options.html,

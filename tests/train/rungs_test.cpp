@@ -52,7 +52,7 @@ Step step_on(const Lossy& lossy, std::int64_t first, std::int64_t samples, std::
   for (std::int64_t n = 0; n < samples; ++n) {
     std::memcpy(executable.operand(program.inputs()[0]).at(n),
                 data.x.slice(first + n, first + n + 1).raw().data(), 36 * sizeof(float));
-    *executable.operand(program.labels()).at<std::int32_t>(n) =
+    *executable.operand(program.labels()[0]).at<std::int32_t>(n) =
         data.y.values<std::int32_t>()[static_cast<std::size_t>(first + n)];
   }
   StepContext context;
@@ -322,14 +322,32 @@ TEST(GhostBatchNorm, OnlyByConsentAndOnlyIfNeeded) {
   EXPECT_EQ(wide_fit(free, allowed).lossy, rungs({}));
 }
 
-TEST(Policy, MixedPoliciesStoreInSixteenBits) {
-  FitOptions options = {.batch_size = 64, .threads = 1, .memory_budget = kAmple};
-  const auto activations = [](const MemoryReport& report) {
-    std::uint64_t bytes = 0;
+// With the whole batch in flight, what is saved is most of what there is.
+TEST(Policy, SavedActivationsTakeHalfTheRoom) {
+  std::vector<Layer> layers;
+  for (int i = 0; i < 12; ++i) {
+    layers.emplace_back(
+        Conv2D{.filters = 16, .kernel_size = 3, .padding = "same", .activation = "relu"});
+  }
+  layers.emplace_back(GlobalAveragePooling2D{});
+  layers.emplace_back(Dense{.units = 3, .activation = "softmax"});
+  Sequential model({32, 32, 1}, layers);
+  model.compile({.optimizer = "sgd", .loss = "sparse_categorical_crossentropy"});
+  const auto activations = [&](const char* policy) {
+    const MemoryReport report = model.memory_plan(
+        {.batch_size = 64, .threads = 1, .group = 64, .memory_budget = kAmple, .policy = policy});
+    double bytes = 0;
     for (const auto& [name, size] : report.categories)
-      if (name == "activations") bytes += size;
+      if (name == "activations") bytes += static_cast<double>(size);
     return bytes;
   };
+  // And some room to work in.
+  EXPECT_LT(activations("mixed_float16"), 0.75 * activations("float32"));
+  EXPECT_EQ(activations("mixed_float16"), activations("mixed_bfloat16"));
+}
+
+TEST(Policy, GivesTheSameBitsUnderAnyBudget) {
+  FitOptions options = {.batch_size = 64, .threads = 1, .memory_budget = kAmple};
   const MemoryReport plain = wide_model().memory_plan(options);
   EXPECT_EQ(plain.numbers, "float32");
   std::map<std::string, std::vector<std::string>> bits;
@@ -340,14 +358,12 @@ TEST(Policy, MixedPoliciesStoreInSixteenBits) {
     const History history = wide_fit(model, options);
     bits[policy] = bits_of(model);
     if (options.policy == "float32") continue;
-    EXPECT_LT(static_cast<double>(activations(report)),
-              0.75 * static_cast<double>(activations(plain)));
     EXPECT_EQ(history.lossy, rungs({policy}));
     EXPECT_NE(report.to_text().find("this build has no native 16-bit kernels"), std::string::npos);
     EXPECT_NE(bits[policy], bits["float32"]);
     FitOptions tight = options;
     tight.threads = 2;
-    tight.memory_budget = report.floor_bytes + (2 << 20);
+    tight.memory_budget = report.floor_bytes + (4 << 20);
     ASSERT_LT(tight.memory_budget, report.predicted_bytes);
     EXPECT_EQ(wide_fit(again, tight).lossy, history.lossy);
     EXPECT_EQ(bits_of(again), bits[policy]) << policy;
@@ -378,7 +394,8 @@ TEST(Policy, OverflowIsNamed) {
     EXPECT_NE(std::string(error.what()).find("[loud]"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("65504"), std::string::npos) << error.what();
   }
-  EXPECT_NO_THROW(model.fit(data.x, data.y, {.batch_size = 8, .policy = "mixed_bfloat16"}));
+  EXPECT_NO_THROW(
+      model.fit(data.x, data.y, {.batch_size = 8, .max_steps = 1, .policy = "mixed_bfloat16"}));
 }
 
 TEST(Policy, AResumeWithAnotherOneIsRefusedUnlessAdapted) {
