@@ -13,7 +13,7 @@ namespace {
 
 class JsonProgress final : public Callback {
  public:
-  void on_train_begin(TrainState& state) override { plan(state, {}); }
+  void on_train_begin(TrainState& state) override { plan(state, Json::object()); }
   void on_plan_change(TrainState& state, const std::string& text) override {
     plan(state, {{"step", state.step()}, {"reason", text}});
   }
