@@ -12,18 +12,10 @@
 
 #include "surefit/layers.hpp"
 
+#include "engine/packing.hpp"
 #include "graph/graph.hpp"
 
 namespace surefit {
-
-// Between Keras's layout of a parameter and the engine's. Padding is zero in the engine's layout.
-class Packing {
- public:
-  virtual ~Packing() = default;
-  virtual std::size_t stored_count() const = 0;
-  virtual void pack(const float* keras, float* engine) const = 0;
-  virtual void unpack(const float* engine, float* keras) const = 0;
-};
 
 struct ParameterSpec {
   std::string name = {};  // "kernel"; full name "conv2d/kernel"

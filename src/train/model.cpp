@@ -88,12 +88,7 @@ void Model::Impl::follow_schedule() {
 }
 
 void Model::Impl::finish_averaging() {
-  const int slot = compiled->optimizer.impl().average_slot();
-  if (slot == kNone || iterations == 0) return;
-  for (std::size_t i = 0; i < network.parameters().size(); ++i) {
-    if (network.parameters()[i].trainable)
-      parameters.set(i, parameters.get_slot(i, static_cast<std::size_t>(slot)));
-  }
+  if (compiled->optimizer.impl().averages_at_end() && iterations > 0) parameters.use_averages();
 }
 
 namespace {
@@ -140,7 +135,7 @@ std::vector<Target> targets_of(CompileOptions& options, const Network& network) 
 void Model::compile(CompileOptions options) {
   std::vector<Target> targets = targets_of(options, impl_->network);
   impl_->compiled.emplace(Compiled{std::move(options.optimizer), std::move(targets)});
-  impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl().slots());
+  impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl());
   impl_->learning_rate = impl_->compiled->optimizer.impl().learning_rate().at(0);
   impl_->iterations = 0;
   ++impl_->compilations;

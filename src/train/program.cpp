@@ -10,7 +10,6 @@
 #include "train/updates.hpp"
 
 namespace surefit {
-
 Program::Program(const Network& network, const Compiled* compiled, Purpose purpose,
                  const ConvPolicy& policy, const Weighting& weighting)
     : graph_(structural_ops()) {
@@ -159,6 +158,7 @@ void Program::add_backward(const Network& network, const Network::Built& built,
                    persistents_[id] = {parameter, slot};
                  });
   append_state_updates(graph_, built.updates);
+  fuse_updates(graph_);
 }
 
 std::byte* Program::persistent(ValueId id, const ParameterStore& store) const {

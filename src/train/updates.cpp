@@ -10,6 +10,13 @@
 namespace surefit {
 namespace {
 
+ValueType plain_type(const Shape& shape) {
+  ValueType type;
+  type.shape = shape;
+  type.batched = false;
+  return type;
+}
+
 // Several updates of the same values, one after the other. Every part reads the values and, behind
 // them, what it alone brings.
 class SequenceOp final : public Op {
@@ -91,7 +98,6 @@ ValueId append_clip_factor(Graph& graph, const Network& network,
 void append_updates(Graph& graph, const Network& network, const OptimizerImpl& optimizer,
                     const std::vector<ParameterGradient>& gradients, const SlotAdded& slot_added) {
   const Clipping clip = optimizer.clipping();
-  const std::vector<std::string> slots = optimizer.slots();
   ValueId factor = kNone;
   if (clip.global_norm > 0)
     factor = append_clip_factor(graph, network, gradients, clip.global_norm);
@@ -103,19 +109,21 @@ void append_updates(Graph& graph, const Network& network, const OptimizerImpl& o
                             Phase::kUpdate, Category::kGradients);
     if (clip.norm > 0) factor = append_clip_factor(graph, network, {&each, 1}, clip.norm);
     std::vector<ValueId> inputs = {each.value, gradient};
+    const ParameterSpec& spec = parameter.spec;
+    const std::vector<SlotSpec> slots = optimizer.slots(spec.shape);
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-      const ValueId id = graph.add_persistent(parameter.name + "/" + slots[slot],
-                                              graph.value(each.value).type, Category::kOptimizer);
+      ValueType type = graph.value(each.value).type;
+      if (slots[slot].shape) type = plain_type(*slots[slot].shape);
+      const ValueId id =
+          graph.add_persistent(parameter.name + "/" + slots[slot].name, type, Category::kOptimizer);
       slot_added(id, each.parameter, static_cast<int>(slot));
       inputs.push_back(id);
     }
     if (factor != kNone) inputs.push_back(factor);
-    Constraint constraint;
-    if (parameter.spec.constraint)
-      constraint = make_constraint(*parameter.spec.constraint, parameter.spec.shape,
-                                   parameter.spec.packing.get());
-    graph.add(optimizer.update_op(factor != kNone, constraint), std::move(inputs), parameter.name,
-              Phase::kUpdate);
+    UpdateTarget target{.shape = spec.shape, .packing = spec.packing, .factor = factor != kNone};
+    if (spec.constraint)
+      target.constraint = make_constraint(*spec.constraint, spec.shape, spec.packing.get());
+    graph.add(optimizer.update_op(target), std::move(inputs), parameter.name, Phase::kUpdate);
   }
 }
 
