@@ -323,10 +323,17 @@ Json write_layer(const NamedLayer& named, const Shape& shape) {
     config["trainable"] = named.layer.trainable();
     config["dtype"] = dtype_policy();
   }
-  return {{"module", "keras.layers"},
-          {"class_name", named.layer.class_name()},
+  const std::string& class_name = named.layer.class_name();
+  Json module = "keras.layers", registered;
+  if (!is_builtin_layer(class_name)) {
+    // As Keras writes classes that its users registered.
+    module = nullptr;
+    registered = "Custom>" + class_name;
+  }
+  return {{"module", std::move(module)},
+          {"class_name", class_name},
           {"config", std::move(config)},
-          {"registered_name", nullptr}};
+          {"registered_name", std::move(registered)}};
 }
 
 Json write_functional(const Model::Impl& model) {

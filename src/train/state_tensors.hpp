@@ -60,7 +60,9 @@ class StateTensors final : public TensorSource {
     std::unique_ptr<Arena> weights;
     bool used = false;
   };
-  float* memory(const Place& place) const;
+  float* weights(const Place& place) const;
+  void copy_out(const Place& place, std::byte* to) const;
+  void copy_in(const Place& place, const std::byte* from) const;
   Keeper& keeper_of(const Callback& owner);
   void add(std::string name, const Place& place);
 

@@ -71,6 +71,17 @@ class LossGuard final : public RunObserver {
   std::int64_t samples_;
 };
 
+Weighting training_weights(const FitOptions& options, const Dataset& data, const Network& network) {
+  Weighting weighting = weighting_of(data, network);
+  weighting.classes = options.class_weight;
+  for (const auto& [label, weight] : weighting.classes) {
+    if (weight >= 0 && std::isfinite(weight)) continue;
+    throw ConfigError(fmt::format(
+        "[class_weight] expected a number of at least 0 for class {}; got {}", label, weight));
+  }
+  return weighting;
+}
+
 }  // namespace
 
 const double* find_log(const Logs& logs, const std::string& name) {
@@ -86,11 +97,11 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
       options_(options),
       pool_(threads_of(options), prepare_compute_thread),
       train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain,
-                     policy_of(options)),
+                     policy_of(options), training_weights(options, train, model.network)),
       train_feed_(train_program_, model.network, train, feed_options(options, pool_.threads())),
       headroom_(std::move(headroom)),
-      scores_(model.compiled->metrics, ""),
-      validation_scores_(model.compiled->metrics, "val_") {
+      scores_(model.compiled->targets, ""),
+      validation_scores_(model.compiled->targets, "val_") {
   if (options.epochs < 1)
     throw ConfigError(fmt::format("[epochs] expected at least 1; got {}", options.epochs));
   if (options.max_steps < 0)
@@ -99,7 +110,8 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
   if (options.validation_data) {
     validation_program_ = std::make_unique<Program>(
-        model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options));
+        model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options),
+        weighting_of(*options.validation_data, model.network));
     validation_feed_ =
         std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
                                once_options(options, pool_.threads()), "validation data");
@@ -107,7 +119,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
   checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
   wants_copy_ = checkpoints_->saves() && options_.checkpoint_staging;
   MemoryRequest all =
-      memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
+      memory_request(options_, train_program_.graph(), train_feed_.batch(), pool_.threads());
   // A cache is a gain, never the reason to refuse a run.
   train_feed_.reader().limit_cache(all.budget / 4);
   enter_residents(all);
@@ -117,7 +129,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
 void Trainer::enter_residents(MemoryRequest& request) const {
   enter_data(train_feed_, "data", request);
   if (validation_program_) {
-    request.validation = validation_program_.get();
+    request.validation = &validation_program_->graph();
     request.validation_batch = validation_feed_->batch();
     enter_data(*validation_feed_, "validation data", request);
   }
@@ -212,7 +224,7 @@ void Trainer::change_plan(const BudgetChange& change) {
 
 bool Trainer::rebind(std::uint64_t budget) {
   MemoryRequest request =
-      memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
+      memory_request(options_, train_program_.graph(), train_feed_.batch(), pool_.threads());
   request.budget = budget;
   request.explain = false;
   if (train_feed_.reader().planned_bytes() > budget / 4) train_feed_.reader().drop_cache();

@@ -4,6 +4,8 @@
 
 #include "surefit/metrics.hpp"
 
+#include "base/register.hpp"
+
 namespace surefit {
 namespace {
 
@@ -21,6 +23,16 @@ std::string long_name(const std::string& name) {
   return name;
 }
 
+Register<MetricFactory>& own_metrics() {
+  static Register<MetricFactory> metrics("metric");
+  return metrics;
+}
+
+template <typename... Specs>
+bool is_builtin(TypeList<Specs...>, const std::string& name) {
+  return ((name == Specs{}.name || name == Specs::kClass) || ...);
+}
+
 template <typename... Specs>
 MetricPtr make_from(TypeList<Specs...>, const std::string& given) {
   const std::string name = long_name(given);
@@ -30,6 +42,7 @@ MetricPtr make_from(TypeList<Specs...>, const std::string& given) {
   };
   (attempt(TypeList<Specs>{}), ...);
   if (!metric) {
+    if (const auto own = own_metrics().find(given)) return (*own)();
     const std::vector<std::string> names = {Specs{}.name...};
     throw ConfigError(fmt::format("[metrics] unknown metric '{}'; expected one of: {}", given,
                                   fmt::join(names, ", ")));
@@ -40,5 +53,9 @@ MetricPtr make_from(TypeList<Specs...>, const std::string& given) {
 }  // namespace
 
 Metric::Metric(const std::string& name) : name_(name), impl_(make_from(BuiltinMetrics{}, name)) {}
+
+void register_metric_class(const std::string& name, MetricFactory make) {
+  own_metrics().add(name, std::move(make), is_builtin(BuiltinMetrics{}, name));
+}
 
 }  // namespace surefit
