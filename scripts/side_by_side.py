@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 CORES_CHANGE_S = 0.25
 
@@ -45,40 +46,51 @@ def need_cores(count):
         raise SystemExit(f"{os.path.basename(sys.argv[0])}: needs {count} cores, one for each side")
 
 
+class Run(typing.NamedTuple):
+    seconds: float
+    cpu_seconds: float  # of the command and all it waited for
+    events: list  # the JSON lines it printed
+
+
 def side_by_side(commands, here, watch=None):
-    """Their times and the JSON lines they printed. `watch(index, pid)` is called now and then while a command runs."""
+    """A Run for each. `watch(index, pid)` is called now and then while a command runs."""
     cores = sorted(os.sched_getaffinity(0))[:len(commands)]
     files = [tempfile.TemporaryFile("w+") for _ in commands]
     children = [subprocess.Popen(command, cwd=here, stdout=file) for command, file in zip(commands, files)]
-    began, ended, turn = time.monotonic(), {}, 0
-    while len(ended) < len(children):
-        for index, child in enumerate(children):
-            if index in ended:
+    began, turn = time.monotonic(), 0
+    running, ended = dict(enumerate(children)), {}
+
+    def reap():
+        for index, child in list(running.items()):
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid == 0:
                 continue
-            if child.poll() is not None:
-                if child.returncode != 0:
-                    raise SystemExit(f"{' '.join(commands[index])} ended with {child.returncode}")
-                ended[index] = time.monotonic() - began
-                continue
+            child.returncode = os.waitstatus_to_exitcode(status)
+            if child.returncode != 0:
+                raise SystemExit(f"{' '.join(commands[index])} ended with {child.returncode}")
+            ended[index] = time.monotonic() - began, usage.ru_utime + usage.ru_stime
+            del running[index]
+            return True
+        return False
+
+    # While all run they change cores; whoever is left goes on changing too, so that the end is like the rest.
+    while running:
+        for index, child in running.items():
             pin(child.pid, cores[(index + turn) % len(cores)])
             if watch:
                 watch(index, child.pid)
-        # While all run they change cores; whoever is left goes on changing too, so that the end is like the rest.
         until, turn = time.monotonic() + CORES_CHANGE_S, turn + 1
-        while time.monotonic() < until and all(c.poll() is None for i, c in enumerate(children) if i not in ended):
+        while time.monotonic() < until and not reap():
             time.sleep(0.005)
-    texts = []
-    for file in files:
+    runs = []
+    for index, file in enumerate(files):
         file.seek(0)
-        texts.append(file.read())
-    return [ended[index] for index in range(len(children))], [read_events(text) for text in texts]
+        runs.append(Run(*ended[index], read_events(file.read())))
+    return runs
 
 
 def compare(with_, without, pair, here, watch=None):
-    """One pair, taking turns in who is first. Times and events, those of `with_` first."""
-    order = [with_, without] if pair % 2 == 0 else [without, with_]
-    if watch and pair % 2 == 1:
-        swapped = watch
-        watch = lambda index, pid: swapped(1 - index, pid)
-    times, texts = side_by_side(order, here, watch)
-    return (times, texts) if pair % 2 == 0 else (times[::-1], texts[::-1])
+    """One pair, taking turns in who is first: the Run of `with_`, then that of `without`."""
+    if pair % 2 == 0:
+        return side_by_side([with_, without], here, watch)
+    return side_by_side([without, with_], here, watch and (lambda index, pid: watch(1 - index, pid)))[::-1]

@@ -98,6 +98,16 @@ class Kernel {
 
 class GradientBuilder;
 
+// An update that treats every element by itself: it can be applied to parts of a parameter as soon as their gradient is
+// known, so that the whole gradient never exists.
+class ElementUpdate {
+ public:
+  virtual ~ElementUpdate() = default;
+  // Elements [begin, begin + count) of the parameter and its slots (`state`); `gradient` is that of the first of them.
+  virtual void run(const StepContext& step, std::span<const Operand> state, std::int64_t begin, std::int64_t count,
+                   const float* gradient) const = 0;
+};
+
 class Op {
  public:
   virtual ~Op() = default;
@@ -115,6 +125,8 @@ class Op {
   // op, or nothing. `consumer_input` is the position at which our output enters the consumer.
   virtual std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t consumer_input,
                                            std::span<const ValueType> inputs) const;
+  // Of an update node with inputs (parameter, gradient, slots...) that works element by element; others have none.
+  virtual std::shared_ptr<const ElementUpdate> element_update() const { return nullptr; }
   // Persistent inputs (by position) that the node overwrites: optimizer updates, running statistics.
   virtual std::vector<int> mutated_inputs() const { return {}; }
   // Recomputing gives the same result and has no side effect.

@@ -565,6 +565,7 @@ void TapeImpl::finish(const LossValue& returned) {
   for (const ValueId id : seeds_) graph_.release(id);
   for (const auto& emit : later_) emit();
   append_state_updates(graph_, updates_);
+  fuse_updates(graph_);
   graph_.check();
   if (graph_.nodes().empty()) throw ConfigError("[tape] the step does nothing");
 }

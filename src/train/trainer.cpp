@@ -315,9 +315,10 @@ bool Trainer::rebind(std::uint64_t budget) {
 bool Trainer::wait_for_memory() {
   checkpoints_->save_now(*this, pool_);
   checkpoints_->commit(false);
-  warn(fmt::format("memory is scarce: {} leaves {}, the smallest plan needs {}; waiting",
-                   watch_->limiter(), format_bytes(watch_->left_bytes()),
-                   format_bytes(holding_.floor)));
+  const std::uint64_t left = watch_->left_bytes();
+  warn(fmt::format("memory is scarce: {} leaves {}{}, the smallest plan needs {}; waiting",
+                   watch_->limiter(), format_bytes(left),
+                   left > holding_.floor ? ", soon less" : "", format_bytes(holding_.floor)));
   return watch_->wait_for(holding_.floor);
 }
 
@@ -326,10 +327,14 @@ std::string Trainer::describe_change(std::uint64_t before, bool grows) const {
                                 ? fmt::format("about {:.0f} % slower than with all it wants",
                                               (report_.slowdown - 1) * 100)
                                 : "at full speed";
-  return fmt::format("memory is {} ({} leaves {}): now {} instead of {}, same bits, {}",
-                     grows ? "back" : "getting scarce", watch_->limiter(),
-                     format_bytes(watch_->left_bytes()), format_bytes(holding_.bytes),
-                     format_bytes(before), speed);
+  const bool same = holding_.bytes == before;  // it only waited
+  return fmt::format("memory is {} ({} leaves {}): now {}{}, same bits, {}",
+                     grows  ? "back"
+                     : same ? "enough again"
+                            : "getting scarce",
+                     watch_->limiter(), format_bytes(watch_->left_bytes()),
+                     format_bytes(holding_.bytes),
+                     same ? "" : " instead of " + format_bytes(before), speed);
 }
 
 Trainer::~Trainer() = default;

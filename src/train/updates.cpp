@@ -10,6 +10,13 @@
 namespace surefit {
 namespace {
 
+ValueType plain_type(const Shape& shape) {
+  ValueType type;
+  type.shape = shape;
+  type.batched = false;
+  return type;
+}
+
 // Several updates of the same values, one after the other. Every part reads the values and, behind
 // them, what it alone brings.
 class SequenceOp final : public Op {
@@ -101,12 +108,12 @@ void append_updates(Graph& graph, const Network& network, const OptimizerImpl& o
       gradient = graph.add1(make_clip_value_op(clip.value), {gradient}, parameter.name,
                             Phase::kUpdate, Category::kGradients);
     if (clip.norm > 0) factor = append_clip_factor(graph, network, {&each, 1}, clip.norm);
+    std::vector<ValueId> inputs = {each.value, gradient};
     const ParameterSpec& spec = parameter.spec;
     const std::vector<SlotSpec> slots = optimizer.slots(spec.shape);
-    std::vector<ValueId> inputs = {each.value, gradient};
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
       ValueType type = graph.value(each.value).type;
-      if (slots[slot].shape) type.shape = *slots[slot].shape;
+      if (slots[slot].shape) type = plain_type(*slots[slot].shape);
       const ValueId id =
           graph.add_persistent(parameter.name + "/" + slots[slot].name, type, Category::kOptimizer);
       slot_added(id, each.parameter, static_cast<int>(slot));

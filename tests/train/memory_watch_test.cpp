@@ -285,10 +285,11 @@ TEST(Squeeze, ShrinksReleasesGrowsBackAndKeepsTheBits) {
   const Squeezed free = train([](double) { return 4000; });
   ASSERT_EQ(free.planned.size(), 1u) << "an undisturbed training keeps its plan";
   const double full = mib(free.planned[0]);
-  // Twelve steps and twelve batches of validation: scarce from the third second, back from the
-  // eighth.
+  // Epochs of three steps and three batches of validation, a second each. It shrinks behind the
+  // second step, and grows, ten calm seconds later, behind the first step of the last epoch: in
+  // both cases more steps of the epoch follow.
   const Squeezed squeezed =
-      train([&](double t) { return t < 103 || t > 108 ? 4000 : 0.75 * full; });
+      train([&](double t) { return t < 101.5 || t > 109.5 ? 4000 : 0.75 * full; });
   ASSERT_GE(squeezed.planned.size(), 3u);
   EXPECT_LT(mib(squeezed.planned[1]), 0.75 * full);
   EXPECT_EQ(squeezed.planned.back(), squeezed.planned.front());
@@ -315,7 +316,7 @@ TEST(Squeeze, BelowTheFloorItSavesAndStopsAndGoesOnLater) {
   FitOptions options = wide_options();
   options.run = directory / "run";
   options.checkpoint_every = "1000steps";
-  const Squeezed stopped = train([](double t) { return t < 104 ? 4000 : 5; }, options);
+  const Squeezed stopped = train([](double t) { return t < 107.5 ? 4000 : 5; }, options);
   EXPECT_TRUE(stopped.history.interrupted);
   EXPECT_NE(stopped.history.stop_reason.find("too little memory: a test leaves 5"),
             std::string::npos)
@@ -330,7 +331,7 @@ TEST(Squeeze, BelowTheFloorItSavesAndStopsAndGoesOnLater) {
 
 TEST(Squeeze, APauseAtTheFloorIsNoEnd) {
   const Squeezed free = train([](double) { return 4000; });
-  const Squeezed paused = train([](double t) { return t > 104 && t < 109 ? 5 : 4000; });
+  const Squeezed paused = train([](double t) { return t > 106.5 && t < 111 ? 5 : 4000; });
   EXPECT_FALSE(paused.history.interrupted) << paused.history.stop_reason;
   EXPECT_EQ(paused.bits, free.bits);
 }

@@ -253,6 +253,43 @@ TEST(Step, RefusesWhatMakesNoSense) {
   EXPECT_THROW(step(x, y), ConfigError);  // its slots moved
 }
 
+// The gradient of a large kernel is used up piece by piece, unless somebody wants to see it.
+TEST(LargeDense, PiecewiseUpdatesHaveTheSameBits) {
+  const auto make = [] {
+    Sequential model({1100}, {Dense{.units = 1000, .activation = "relu"}, Dense{.units = 3}});
+    model.initialize(2);
+    model.compile({.optimizer = Adam{.learning_rate = 0.01, .use_ema = true}, .loss = "mse"});
+    return model;
+  };
+  const Tensor x = waves({7, 1100}, 0.7), y = waves({7, 3}, 1.3);
+  Sequential whole = make(), pieces = make(), fitted = make();
+  const auto trace = [&](Model& model, bool look) {
+    return Step({.batch_size = 7}, [&model, look](Tape& tape) {
+      const Traced input = tape.input({1100}), target = tape.input({3});
+      const LossValue loss = tape.loss("mse", target, tape.call(model, input));
+      const Gradients gradients = tape.gradient(loss, model);
+      if (look) tape.output("gradient", gradients);
+      tape.apply(model, gradients);
+      return loss;
+    });
+  };
+  Step seen = trace(whole, true), unseen = trace(pieces, false);
+  for (int i = 0; i < 3; ++i) {
+    seen(x, y);
+    unseen(x, y);
+  }
+  expect_same_bits(whole, pieces);
+  // 4.4 MB of gradient are not there at all.
+  EXPECT_GT(seen.memory().arena_bytes, unseen.memory().arena_bytes + 4000000);
+  // However the batch is cut.
+  fitted.compile({.optimizer = Adam{.learning_rate = 0.01}, .loss = "mse"});
+  Sequential other = make();
+  other.compile({.optimizer = Adam{.learning_rate = 0.01}, .loss = "mse"});
+  fitted.fit(x, y, {.batch_size = 7, .epochs = 3, .shuffle = false, .threads = 1});
+  other.fit(x, y, {.batch_size = 7, .epochs = 3, .shuffle = false, .threads = 3, .group = 2});
+  expect_same_bits(fitted, other);
+}
+
 TEST(Step, OutlivesTheModelItWasTracedFrom) {
   auto model = std::make_unique<Model>(make_model(0));
   Step step = make_step(*model, {.batch_size = 4});
