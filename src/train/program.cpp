@@ -11,10 +11,7 @@
 #include "train/updates.hpp"
 
 namespace surefit {
-<<<<<<< HEAD
 
-=======
->>>>>>> main
 Program::Program(const Network& network, const Compiled* compiled, Purpose purpose,
                  const ConvPolicy& policy, const Weighting& weighting, const Lossy& lossy)
     : graph_(structural_ops()) {
@@ -194,10 +191,7 @@ void Program::add_backward(const Network& network, const Network::Built& built,
                    persistents_[id] = {parameter, slot};
                  });
   append_state_updates(graph_, built.updates);
-<<<<<<< HEAD
-=======
   fuse_updates(graph_);
->>>>>>> main
 }
 
 std::byte* Program::persistent(ValueId id, const ParameterStore& store) const {
