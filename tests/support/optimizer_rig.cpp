@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/optimizer_rig.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -25,7 +26,15 @@ std::vector<Tensor> run_optimizer(const Optimizer& optimizer, const Tensor& weig
     inputs.push_back(graph.add_persistent("w/" + slot, type, Category::kOptimizer));
     memory[inputs.back()] = Tensor(weights.shape());
   }
-  graph.add(optimizer.impl().update_op(), inputs, "w", Phase::kUpdate);
+  const Clipping clip = optimizer.impl().clipping();
+  const double norm = std::max(clip.norm, clip.global_norm);  // of one parameter, the same
+  if (norm > 0) {
+    const ValueId sums = graph.add1(make_square_sums_op(), {gradient}, "w", Phase::kUpdate);
+    inputs.push_back(graph.add1(make_clip_factor_op(norm), {sums}, "w", Phase::kUpdate));
+  }
+  if (clip.value > 0)
+    inputs[1] = graph.add1(make_clip_value_op(clip.value), {gradient}, "w", Phase::kUpdate);
+  graph.add(optimizer.impl().update_op(norm > 0), inputs, "w", Phase::kUpdate);
   ThreadPool pool(run.threads, prepare_compute_thread);
   Plan plan = make_plan(graph, {.batch = 1, .threads = run.threads});
   const auto arena = std::make_shared<Arena>(plan.arena_bytes);
@@ -39,8 +48,9 @@ std::vector<Tensor> run_optimizer(const Optimizer& optimizer, const Tensor& weig
     context.step = step;
     context.samples = 1;
     context.learning_rate =
-        run.learning_rate > 0 ? run.learning_rate
-                              : optimizer.impl().learning_rate().at(static_cast<std::int64_t>(step));
+        run.learning_rate > 0
+            ? run.learning_rate
+            : optimizer.impl().learning_rate().at(static_cast<std::int64_t>(step));
     context.loss_scale = run.loss_scale;
     executable.run(context);
     result.push_back(memory.at(parameter));
