@@ -46,20 +46,15 @@ int evaluate_verb(const Arguments& arguments) {
   InferenceOptions options;
   options.add_to(app, DataUse::kEvaluate);
   std::string loss;
-  app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
+  app.add_option("--loss", loss,
+                 "Keras's name of a loss (default: the model file's, or what fits output and "
+                 "labels)");
   app.footer(
       "\nExample:\n  surefit evaluate --model seed_cnn --weights w.safetensors --data "
       "fashion-mnist\n");
   if (const auto code = parse(app, arguments)) return *code;
   Model model = options.load();
-  CompileOptions compile{.loss = default_loss(model, options.data.test_samples())};
-  if (!loss.empty()) {
-    const NamedArguments named = parse_named(loss, "--loss");
-    compile.loss = Loss::from_config(named.name, named.arguments);
-  }
-  if (compile.loss.name().find("crossentropy") != std::string::npos)
-    compile.metrics.emplace_back("accuracy");
-  model.compile(std::move(compile));
+  model.compile(compile_options(model, options.data.test_samples(), {.loss = loss}));
   const Logs logs = naming_sources(
       options.data, [&] { return model.evaluate(options.batches(), options.fit()); });
   std::string text;

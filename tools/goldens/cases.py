@@ -6,7 +6,7 @@
 PICTURE = [7, 6, 5]
 ROW = [13]
 ODD_ACTIVATIONS = ["linear", "relu", "relu6", "leaky_relu", "sigmoid", "hard_sigmoid", "tanh", "elu", "selu", "gelu", "silu",
-                   "swish", "hard_silu", "hard_swish", "mish", "softplus", "softsign", "exponential", "softmax", "log_softmax"]
+                   "swish", "hard_silu", "hard_swish", "mish", "softplus", "softsign", "exponential", "softmax"]
 
 CONVOLUTIONS = [
     ("Conv2D", {"filters": 7, "kernel_size": 3}, [[5, 6, 3]]),
@@ -71,6 +71,7 @@ NORMALIZATIONS = [
     ("GroupNormalization", {"groups": 4, "center": False}, [[12]]),
     ("Rescaling", {"scale": 0.25}, [[3, 4, 5]]),
     ("Rescaling", {"scale": 2.0, "offset": -1.5}, [ROW]),
+    ("Rescaling", {"scale": [0.5, 2.0, 4.0], "offset": [-1.5, 0.0, 1.0]}, [[3, 4, 3]]),
     ("Normalization", {}, [[3, 4, 5]]),
     ("Normalization", {"mean": [0.5, -1.0, 2.0], "variance": [0.25, 4.0, 0.0625]}, [[3, 4, 3]]),
     ("Normalization", {"axis": None, "mean": 0.5, "variance": 4.0, "invert": True}, [ROW]),
@@ -80,6 +81,7 @@ SHAPES = [
     ("Dense", {"units": 7}, [[19]]),
     ("Dense", {"units": 5, "activation": "softmax", "use_bias": False}, [ROW]),
     ("Dense", {"units": 4, "activation": "gelu"}, [[3, 4, 5]]),
+    ("Dense", {"units": 9, "use_bias": False}, [[4, 8]]),
     ("Flatten", {}, [[3, 4, 5]]),
     ("Flatten", {}, [ROW]),
     ("Reshape", {"target_shape": [4, 15]}, [[3, 4, 5]]),

@@ -59,7 +59,9 @@ def layer_weights(class_name, config, shapes):
 
 def add_layer(family, class_name, config, shapes, training=True):
     spread = 4.0 if class_name in ("Activation", "ReLU") else 1.0
-    xs = [numbers(BATCH, *shape, low=-spread, high=spread).requires_grad_() for shape in shapes]
+    # A little apart from each other, so that a largest of several inputs is never shared.
+    xs = [numbers(BATCH, *shape, low=-spread, high=spread) + i / 4096 for i, shape in enumerate(shapes)]
+    xs = [x.requires_grad_() for x in xs]
     weights = layer_weights(class_name, config, shapes)
     trained = {name: value.requires_grad_() for name, value in weights.items() if keras_layers.trained(name)}
     mode = keras_layers.Mode(training)

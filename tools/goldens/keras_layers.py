@@ -79,7 +79,6 @@ ACTIVATIONS = {
     "softsign": functional.softsign,
     "exponential": torch.exp,
     "softmax": lambda x: torch.softmax(x, -1),
-    "log_softmax": lambda x: torch.log_softmax(x, -1),
 }
 
 
@@ -304,7 +303,7 @@ def GroupNormalization(xs, p, mode, groups=32, axis=-1, epsilon=1e-3, center=Tru
 
 @layer
 def Rescaling(xs, p, mode, scale=1.0, offset=0.0):
-    return xs[0] * scale + offset
+    return xs[0] * torch.tensor(scale, dtype=xs[0].dtype) + torch.tensor(offset, dtype=xs[0].dtype)
 
 
 def normalization_weights(shapes, axis=-1, mean=None, **_):

@@ -138,9 +138,9 @@ MetricPtr make_metric(const AUC& spec) {
 }
 
 MetricPtr make_metric(const F1Score& spec) {
-  if (spec.average != "macro" && spec.average != "micro") {
-    throw ConfigError(
-        fmt::format("[F1Score] average; expected 'macro' or 'micro'; got '{}'", spec.average));
+  if (spec.average != "macro" && spec.average != "micro" && spec.average != "weighted") {
+    throw ConfigError(fmt::format(
+        "[F1Score] average; expected 'macro', 'micro' or 'weighted'; got '{}'", spec.average));
   }
   // Per class: true positives, false positives, false negatives.
   const auto count = [threshold = spec.threshold](const MetricSample& sample, float* numbers) {
@@ -154,15 +154,16 @@ MetricPtr make_metric(const F1Score& spec) {
       }
     }
   };
-  const auto result = [micro = spec.average == "micro"](std::span<const double> s, double) {
-    double hits = 0, misses = 0, sum = 0, classes = 0;
+  const auto result = [average = spec.average](std::span<const double> s, double) {
+    double hits = 0, misses = 0, sum = 0, weights = 0;
     for (std::size_t c = 0; c + 3 <= s.size(); c += 3) {
+      const double weight = average == "weighted" ? s[c] + s[c + 2] : 1;
       hits += s[c];
       misses += s[c + 1] + s[c + 2];
-      sum += ratio(2 * s[c], 2 * s[c] + s[c + 1] + s[c + 2]);
-      classes += s[c] + s[c + 1] + s[c + 2] > 0 ? 1 : 0;
+      sum += weight * ratio(2 * s[c], 2 * s[c] + s[c + 1] + s[c + 2]);
+      weights += weight;
     }
-    return micro ? ratio(2 * hits, 2 * hits + misses) : ratio(sum, classes);
+    return average == "micro" ? ratio(2 * hits, 2 * hits + misses) : ratio(sum, weights);
   };
   return make_counted_metric({.kind = "f1_score",
                               .width = [](std::int64_t classes) { return 3 * classes; },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <optional>
 
 #include "surefit/metrics.hpp"
 
@@ -14,7 +15,16 @@ std::string long_name(const std::string& name) {
       {"mse", "mean_squared_error"},
       {"mae", "mean_absolute_error"},
       {"top_k", "top_k_categorical_accuracy"},
-      {"sparse_top_k_categorical_accuracy", "top_k_categorical_accuracy"}};
+      {"sparse_top_k_categorical_accuracy", "top_k_categorical_accuracy"},
+      {"SparseTopKCategoricalAccuracy", "TopKCategoricalAccuracy"},
+      {"SparseCategoricalAccuracy", "Accuracy"},
+      {"CategoricalAccuracy", "Accuracy"},
+      {"BinaryAccuracy", "Accuracy"},
+      {"sparse_categorical_accuracy", "accuracy"},
+      {"categorical_accuracy", "accuracy"},
+      {"binary_accuracy", "accuracy"},
+      {"MeanSquaredError", "mean_squared_error"},
+      {"MeanAbsoluteError", "mean_absolute_error"}};
   for (const auto& [given, full] : kShort) {
     if (name == given) return std::string(full);
   }
@@ -22,11 +32,12 @@ std::string long_name(const std::string& name) {
 }
 
 template <typename... Specs>
-MetricPtr make_from(TypeList<Specs...>, const std::string& given) {
+Metric make_from(TypeList<Specs...>, const std::string& given, const ConfigMap& config) {
   const std::string name = long_name(given);
-  MetricPtr metric;
+  std::optional<Metric> metric;
   const auto attempt = [&]<typename Spec>(TypeList<Spec>) {
-    if (name == Spec{}.name || name == Spec::kClass) metric = make_metric(Spec{});
+    if (name == Spec{}.name || name == Spec::kClass)
+      metric.emplace(spec_from_config<Spec>(config, "metrics"));
   };
   (attempt(TypeList<Specs>{}), ...);
   if (!metric) {
@@ -34,11 +45,16 @@ MetricPtr make_from(TypeList<Specs...>, const std::string& given) {
     throw ConfigError(fmt::format("[metrics] unknown metric '{}'; expected one of: {}", given,
                                   fmt::join(names, ", ")));
   }
-  return metric;
+  return *metric;
 }
 
 }  // namespace
 
-Metric::Metric(const std::string& name) : name_(name), impl_(make_from(BuiltinMetrics{}, name)) {}
+Metric::Metric(const std::string& name) : Metric(from_config(name, {})) {
+  name_ = name;  // the history calls it what the user does
+}
+Metric Metric::from_config(const std::string& name, const ConfigMap& config) {
+  return make_from(BuiltinMetrics{}, name, config);
+}
 
 }  // namespace surefit
