@@ -61,7 +61,9 @@ ValueId Program::add_penalties(const Network& network, const Network::Built& bui
   std::vector<ValueId> inputs = {loss};
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
     const Parameter& parameter = network.parameters()[i];
-    if (built.parameters[i] == kNone || !parameter.spec.regularizer) continue;
+    // Keras penalises only what is trained.
+    if (built.parameters[i] == kNone || !parameter.spec.regularizer || !parameter.trainable)
+      continue;
     inputs.push_back(graph_.add1(make_penalty_op(penalty_of(*parameter.spec.regularizer)),
                                  {built.parameters[i]}, parameter.name, Phase::kForward,
                                  Category::kScratch));

@@ -67,6 +67,7 @@ class Node:
 
     def __init__(self, name, class_name, config):
         self.name, self.class_name, self.config, self.calls, self.shapes = name, class_name, config, [], []
+        self.trainable = True
 
 
 class RandomModel:
@@ -93,6 +94,7 @@ class RandomModel:
             count = self.counts.get(stem, 0)
             self.counts[stem] = count + 1
             node = Node(f"{stem}_{count}" if count else stem, class_name, config)
+            node.trainable = self.rng.random() < 0.95
             for name, shape in keras_layers.weights_of(class_name, config, shapes).items():
                 self.weights[f"{node.name}/{name}"] = self.initial(name, shape)
             self.nodes.append(node)
@@ -249,7 +251,7 @@ class RandomModel:
         for node in self.nodes:
             config = dict(node.config)
             if node.class_name != "InputLayer":
-                config = {"name": node.name, "trainable": True, "dtype": policy(), **FULL.get(node.class_name, {}), **config}
+                config = {"name": node.name, "trainable": node.trainable, "dtype": policy(), **FULL.get(node.class_name, {}), **config}
             entry = {"module": "keras.layers", "class_name": node.class_name, "config": config, "registered_name": None}
             if not plain:
                 entry |= {"name": node.name, "inbound_nodes": [self.inbound(call, node) for call in node.calls]}
@@ -284,7 +286,8 @@ class RandomModel:
                 keys = [(source.name, index) for source, index in node.calls[i]]
                 if any(key not in results for key in keys):
                     continue
-                mode = keras_layers.Mode(training)
+                # A frozen BatchNormalization normalises by its moving statistics.
+                mode = keras_layers.Mode(training and (node.trainable or node.class_name != "BatchNormalization"))
                 stem = node.name + "/"
                 own = {name[len(stem):]: value for name, value in weights.items() if name.startswith(stem)}
                 results[node.name, i] = keras_layers.call(node.class_name, node.config, [results[key] for key in keys], own,
@@ -302,7 +305,9 @@ class RandomModel:
                 name = key[:-len("_regularizer")]
                 if node.class_name == "SeparableConv2D" and name in ("depthwise", "pointwise"):
                     name += "_kernel"
-                tensor = weights[f"{node.name}/{'kernel' if name == 'depthwise' else name}"]
+                tensor = weights.get(f"{node.name}/{'kernel' if name == 'depthwise' else name}")
+                if tensor is None:  # frozen: not penalised
+                    continue
                 total = total + value["config"].get("l1", 0.0) * tensor.abs().sum()
                 total = total + value["config"].get("l2", 0.0) * (tensor ** 2).sum()
         return total
@@ -311,11 +316,11 @@ class RandomModel:
         """Losses before each step and the weights behind the last, in this precision."""
         weights = {name: value.to(dtype) for name, value in self.weights.items()}
         x, y = x.to(dtype), y if not y.is_floating_point() else y.to(dtype)
-        losses = []
+        losses, frozen = [], {node.name for node in self.nodes if not node.trainable}
         rule = keras_optimizers.Optimizer(optimizer[0], **optimizer[1])
         for _ in range(steps):
             trained = {name: value.detach().requires_grad_() for name, value in weights.items()
-                       if keras_layers.trained(name.split("/")[-1])}
+                       if keras_layers.trained(name.split("/")[-1]) and name.split("/")[0] not in frozen}
             prediction, updates = self.forward(x, {**weights, **trained}, True)
             value = keras_scores.LOSSES[loss[0]](y, prediction, **loss[1]).mean() + self.penalty(trained)
             value.backward()
