@@ -12,11 +12,13 @@ namespace surefit {
 namespace {
 
 const char* const kPolicy =
-    R"({"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"}, "registered_name": null})";
+    R"({"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"},
+          "registered_name": null})";
 
 std::string layer(const std::string& class_name, const std::string& config) {
   return fmt::format(
-      R"({{"module": "keras.layers", "class_name": "{}", "config": {{"name": "tested", "trainable": true, "dtype": {}{}{}}},
+      R"({{"module": "keras.layers", "class_name": "{}", "config": {{"name": "tested",
+          "trainable": true, "dtype": {}{}{}}},
           "registered_name": null, "build_config": {{"input_shape": [null, 8, 8, 3]}}}})",
       class_name, kPolicy, config.empty() ? "" : ", ", config);
 }
@@ -24,9 +26,12 @@ std::string layer(const std::string& class_name, const std::string& config) {
 // A Sequential of an input of 8x8x3 and the layers, with more members behind its config.
 std::string sequential(const std::string& layers, const std::string& more = "") {
   return fmt::format(
-      R"({{"module": "keras", "class_name": "Sequential", "config": {{"name": "sequential", "trainable": true, "dtype": {},
-          "layers": [{{"module": "keras.layers", "class_name": "InputLayer", "config": {{"batch_shape": [null, 8, 8, 3],
-          "dtype": "float32", "sparse": false, "ragged": false, "optional": false, "name": "in"}}, "registered_name": null}}, {}],
+      R"({{"module": "keras", "class_name": "Sequential", "config": {{"name": "sequential",
+          "trainable": true, "dtype": {},
+          "layers": [{{"module": "keras.layers", "class_name": "InputLayer",
+          "config": {{"batch_shape": [null, 8, 8, 3],
+          "dtype": "float32", "sparse": false, "ragged": false, "optional": false,
+          "name": "in"}}, "registered_name": null}}, {}],
           "build_input_shape": [null, 8, 8, 3]}}, "registered_name": null{}}})",
       kPolicy, layers, more);
 }
@@ -34,13 +39,16 @@ std::string sequential(const std::string& layers, const std::string& more = "") 
 std::string functional(const std::string& call, const std::string& ends) {
   return fmt::format(
       R"({{"class_name": "Functional", "config": {{"name": "functional", "layers": [
-          {{"class_name": "InputLayer", "config": {{"batch_shape": [null, 4], "name": "in"}}, "name": "in", "inbound_nodes": []}},
-          {{"class_name": "Multiply", "config": {{"name": "out"}}, "name": "out", "inbound_nodes": [{}]}}], {}}}}})",
+          {{"class_name": "InputLayer", "config": {{"batch_shape": [null, 4], "name": "in"}},
+          "name": "in", "inbound_nodes": []}},
+          {{"class_name": "Multiply", "config": {{"name": "out"}}, "name": "out",
+          "inbound_nodes": [{}]}}], {}}}}})",
       call, ends);
 }
 
 const char* const kTensor =
-    R"({"class_name": "__keras_tensor__", "config": {"shape": [null, 4], "dtype": "float32", "keras_history": ["in", 0, 0]}})";
+    R"({"class_name": "__keras_tensor__", "config": {"shape": [null, 4], "dtype": "float32",
+          "keras_history": ["in", 0, 0]}})";
 const char* const kEnds = R"("input_layers": [["in", 0, 0]], "output_layers": [["out", 0, 0]])";
 
 // The message with which a text is refused; empty if it is not.
@@ -59,26 +67,33 @@ void expect_refused(const std::string& text, const std::string& because) {
 
 TEST(KerasJson, ReadsWhatKerasWrites) {
   const std::string glorot =
-      R"({"module": "keras.initializers", "class_name": "GlorotUniform", "config": {"seed": null, "input_axes": null, "output_axes": null}, "registered_name": null})";
+      R"({"module": "keras.initializers", "class_name": "GlorotUniform",
+          "config": {"seed": null, "input_axes": null, "output_axes": null},
+          "registered_name": null})";
   const std::string none =
-      R"("bias_regularizer": null, "activity_regularizer": null, "kernel_constraint": null, "quantization_config": null)";
+      R"("bias_regularizer": null, "activity_regularizer": null, "kernel_constraint": null,
+          "quantization_config": null)";
   const std::pair<const char*, std::string> accepted[] = {
-      {"Conv2D",
-       fmt::format(
-           R"("filters": 4, "kernel_size": [3, 3], "data_format": "channels_last", "activation": null,
+      {"Conv2D", fmt::format(
+                     R"("filters": 4, "kernel_size": [3, 3], "data_format": "channels_last",
+          "activation": null,
                                 "kernel_initializer": {}, {})",
-           glorot, none)},
+                     glorot, none)},
       {"Conv2D", R"("filters": 4, "kernel_size": 3, "kernel_initializer": "he_normal")"},
       {"Conv2D", R"("filters": 4, "kernel_size": 3, "kernel_regularizer":
-          {"module": "keras.regularizers", "class_name": "L2", "config": {"l2": 0.01}, "registered_name": null},
-          "kernel_constraint": {"module": "keras.constraints", "class_name": "MaxNorm", "config": {"max_value": 2, "axis": 0},
+          {"module": "keras.regularizers", "class_name": "L2", "config": {"l2": 0.01},
+          "registered_name": null},
+          "kernel_constraint": {"module": "keras.constraints", "class_name": "MaxNorm",
+          "config": {"max_value": 2, "axis": 0},
           "registered_name": null})"},
       {"Conv2D", R"("filters": 4, "kernel_size": 3, "activation":
-          {"module": "builtins", "class_name": "function", "config": "relu", "registered_name": "function"})"},
+          {"module": "builtins", "class_name": "function", "config": "relu",
+          "registered_name": "function"})"},
       {"Conv2DTranspose", R"("filters": 4, "kernel_size": [2, 2], "output_padding": null)"},
       {"Dense", R"("units": 4, "activation": "linear", "quantization_config": null)"},
       {"BatchNormalization",
-       R"("axis": -1, "renorm": false, "renorm_clipping": null, "renorm_momentum": 0.99, "synchronized": false)"},
+       R"("axis": -1, "renorm": false, "renorm_clipping": null, "renorm_momentum": 0.99,
+          "synchronized": false)"},
       {"LayerNormalization", R"("axis": [3], "rms_scaling": false)"},
       {"Rescaling", R"("scale": [1.0, 2.0, 0.5], "offset": 0.5)"},
       {"Dropout", R"("rate": 0.5, "seed": null, "noise_shape": null)"},
@@ -136,13 +151,19 @@ TEST(KerasJson, ACompiledModelIsCompiledAgain) {
   const std::string tail =
       R"(, "loss_weights": null, "weighted_metrics": null, "jit_compile": true)";
   const Model model = Model::from_json(compiled(
-      R"("optimizer": {"module": "keras.optimizers", "class_name": "AdamW", "config": {"name": "adamw", "learning_rate":
-         {"module": "keras.optimizers.schedules", "class_name": "CosineDecay", "config": {"initial_learning_rate": 0.5,
-         "decay_steps": 100, "alpha": 0.0, "name": "CosineDecay", "warmup_target": null, "warmup_steps": 0}},
+      R"("optimizer": {"module": "keras.optimizers", "class_name": "AdamW",
+          "config": {"name": "adamw", "learning_rate":
+         {"module": "keras.optimizers.schedules", "class_name": "CosineDecay",
+          "config": {"initial_learning_rate": 0.5,
+         "decay_steps": 100, "alpha": 0.0, "name": "CosineDecay", "warmup_target": null,
+          "warmup_steps": 0}},
          "weight_decay": 0.03, "clipnorm": null}, "registered_name": "AdamW"},
-         "loss": {"module": "keras.losses", "class_name": "SparseCategoricalCrossentropy", "config": {"name": "x",
-         "reduction": "sum_over_batch_size", "from_logits": true, "ignore_class": null, "dtype": "float32"}},
-         "metrics": ["accuracy", {"module": "keras.metrics", "class_name": "SparseTopKCategoricalAccuracy",
+         "loss": {"module": "keras.losses", "class_name": "SparseCategoricalCrossentropy",
+          "config": {"name": "x",
+         "reduction": "sum_over_batch_size", "from_logits": true, "ignore_class": null,
+          "dtype": "float32"}},
+         "metrics": ["accuracy", {"module": "keras.metrics",
+          "class_name": "SparseTopKCategoricalAccuracy",
          "config": {"name": "top2", "dtype": "float32", "k": 2}}])" +
       tail));
   const Compiled& got = model.impl().compiled.value();
