@@ -99,7 +99,7 @@ void Program::add_backward(const Network& network, const Network::Built& built,
     if (!parameter.spec.regularizer) continue;
     ValueId& gradient = gradients.at(built.parameters[index]);
     gradient = graph_.add1(make_penalty_gradient_op(penalty_of(*parameter.spec.regularizer)),
-                           {gradient, built.parameters[index]}, parameter.name, Phase::kBackward,
+                           {gradient, built.parameters[index]}, parameter.name, Phase::kUpdate,
                            Category::kGradients);
   }
   const Clipping clip = optimizer.impl().clipping();
