@@ -112,7 +112,10 @@ TEST(KerasJson, RefusesByNameWhatIsNotThere) {
   expect_refused(conv(R"("activation": "swoosh")"), "swoosh");
   expect_refused(conv(R"("activation": {"class_name": "LeakyReLU", "config": {}})"), "LeakyReLU");
   expect_refused(conv(R"("quantization_config": {"mode": "int8"})"), "quantization_config");
-  expect_refused(conv(R"("kernel_initializer": {"class_name": "Magic", "config": {}})"), "Magic");
+  // Initializers are asked for when there are no weights to load.
+  const Model model =
+      Model::from_json(conv(R"("kernel_initializer": {"class_name": "Magic", "config": {}})"));
+  EXPECT_THROW(model.parameter("tested/kernel"), ConfigError);
   expect_refused(sequential(layer("BatchNormalization", R"("renorm": true)")), "renorm");
   expect_refused(sequential(layer("LayerNormalization", R"("rms_scaling": true)")), "rms_scaling");
   expect_refused(sequential(layer("Conv3D", R"("filters": 4)")), "Conv3D");

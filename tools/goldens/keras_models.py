@@ -241,6 +241,7 @@ class RandomModel:
             if rng.random() < 0.2:
                 self.apply("BatchNormalization", {})
             self.apply("Dense", {"units": classes, "activation": ends[task]})
+        self.head[0].trainable = True  # or there might be nothing to train
         return self.shape
 
     # ---- Keras's JSON
