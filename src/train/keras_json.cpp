@@ -119,10 +119,19 @@ Layer read_layer(const Json& entry, const JsonWhere& where) {
   }
 }
 
+// Keras 3.9 writes the defaults of a layer's own call(): they ask for nothing.
+bool is_default_argument(const std::string& class_name, const std::string& name,
+                         const Json& value) {
+  if (name != "training" || !value.is_boolean()) return false;
+  const bool quiet =
+      class_name.ends_with("Noise") || class_name.find("Dropout") != std::string::npos;
+  return value.get<bool>() ? class_name.starts_with("Random") : quiet;
+}
+
 // Arguments of a call that are no inputs would change what it computes.
-void refuse_arguments(const Json& kwargs, const JsonWhere& where) {
+void refuse_arguments(const std::string& class_name, const Json& kwargs, const JsonWhere& where) {
   for (const auto& [name, value] : require_object(kwargs, where).items()) {
-    if (!value.is_null())
+    if (!value.is_null() && !is_default_argument(class_name, name, value))
       where.at(name).refuse_value("unsupported argument of a call", "none but the inputs", value);
   }
 }
@@ -220,7 +229,7 @@ class FunctionalReader {
       calls.emplace_back();
       collect_inputs(get_array(node, "args", node_at), node_at.at("args"), calls.back());
       if (const Json* kwargs = find_field(node, "kwargs", node_at))
-        refuse_arguments(*kwargs, node_at.at("kwargs"));
+        refuse_arguments(get_string(entry, "class_name", at), *kwargs, node_at.at("kwargs"));
       if (calls.back().empty())
         node_at.refuse("a call without inputs", "references to other layers", "none");
     }

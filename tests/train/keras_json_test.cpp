@@ -141,6 +141,14 @@ TEST(KerasJson, CallsHaveInputsAndNothingElse) {
                                R"("input_layers": ["in", 0, 0], "output_layers": ["out", 0, 0])")),
             "");
   expect_refused(functional(call(both, R"({"training": true})"), kEnds), "training");
+  // What Keras 3.9 writes of itself.
+  const auto dropout = [&](const std::string& kwargs) {
+    std::string text = functional(call(fmt::format("[{}]", kTensor), kwargs), kEnds);
+    const std::string merge = R"("Multiply", "config": {)";
+    return text.replace(text.find(merge), merge.size(), R"("Dropout", "config": {"rate": 0.5, )");
+  };
+  EXPECT_EQ(refusal(dropout(R"({"training": false})")), "");
+  expect_refused(dropout(R"({"training": true})"), "training");
   expect_refused(functional(call(fmt::format("[{}, 2.0]", kTensor), "{}"), kEnds), "2.0");
 }
 
