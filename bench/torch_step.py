@@ -59,4 +59,5 @@ def main():
                       "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -27,13 +27,13 @@ struct History {
   std::vector<std::string> names;
   std::vector<std::vector<double>> epochs;  // epochs[e][i] belongs to names[i]
   std::string stop_reason = {};  // why training ended before its last epoch; empty where it did not
-  bool interrupted = false;  // stopped from outside (signal, deadline); resume goes on from there
+  // Stopped from outside (signal, deadline, memory taken away); resume goes on from there.
+  bool interrupted = false;
   const std::vector<double> series(const std::string& name) const;
 };
 
 class Callback;
 
-// What a callback may see and change of the run.
 // What the process holds while it trains, known before the first step.
 struct MemoryReport {
   std::uint64_t predicted_bytes = 0;  // the measured peak stays below
@@ -49,6 +49,7 @@ struct MemoryReport {
   std::string to_text() const;  // one line
 };
 
+// What a callback may see and change of the run.
 class TrainState {
  public:
   virtual ~TrainState() = default;
@@ -129,6 +130,9 @@ class Callback {
   // Not called when training was interrupted.
   virtual void on_train_end(TrainState&) {}
   virtual void on_checkpoint(TrainState&, const CheckpointEvent&) {}
+  // Others took memory away or gave it back: training goes on with the plan that state.memory() now
+  // tells of, same bits. The text says so to people.
+  virtual void on_plan_change(TrainState&, const std::string&) {}
   // Something the user should know: a damaged checkpoint was skipped, the disk is full.
   virtual void on_warning(TrainState&, const std::string&) {}
   virtual OnBadLoss on_bad_loss(TrainState&, const std::string&) { return OnBadLoss::kFail; }

@@ -6,6 +6,7 @@
 // the list in this header is the only registration.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "surefit/layers/activations.hpp"
 #include "surefit/layers/convolution.hpp"
 #include "surefit/layers/core.hpp"
+#include "surefit/layers/custom.hpp"
 #include "surefit/layers/merging.hpp"
 #include "surefit/layers/normalization.hpp"
 #include "surefit/layers/pooling.hpp"
@@ -89,6 +91,23 @@ class Symbol {
  private:
   std::shared_ptr<const Node> node_;
 };
+
+// Makes a layer class of your own (layers/custom.hpp) known to model files, once per program and
+// before the first file that has it is read. Throws ConfigError when the name is taken.
+using LayerFactory = std::function<Layer(const std::string& name, bool trainable,
+                                         const ConfigMap& config, const std::string& where)>;
+void register_layer_class(const std::string& class_name, LayerFactory make);
+template <typename Spec>
+void register_layer() {
+  register_layer_class(std::string(Spec::kClass),
+                       [](const std::string& name, bool trainable, const ConfigMap& config,
+                          const std::string& where) {
+                         Spec spec = spec_from_config<Spec>(config, where);
+                         spec.name = name;
+                         spec.trainable = trainable;
+                         return Layer(spec);
+                       });
+}
 
 // The start of a functional model.
 Symbol Input(Shape shape, const std::string& name = {});

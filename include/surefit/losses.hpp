@@ -3,16 +3,15 @@
 // it is cut.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "surefit/config.hpp"
+#include "surefit/losses/custom.hpp"
 
 namespace surefit {
-
-class LossImpl;
-using LossPtr = std::shared_ptr<const LossImpl>;
 
 // -log p[label] for whole-number labels; the mean over the pixels of a picture of scores.
 struct SparseCategoricalCrossentropy {
@@ -158,5 +157,16 @@ class Loss {
   ConfigMap config_;
   LossPtr impl_;
 };
+
+// Makes a loss of your own (losses/custom.hpp) known by class and name. Throws ConfigError when one
+// is taken.
+using LossFactory = std::function<Loss(const ConfigMap& config)>;
+void register_loss_class(const std::string& class_name, const std::string& name, LossFactory make);
+template <typename Spec>
+void register_loss() {
+  register_loss_class(
+      std::string(Spec::kClass), std::string(Spec::kName),
+      [](const ConfigMap& config) { return Loss(spec_from_config<Spec>(config, "loss")); });
+}
 
 }  // namespace surefit

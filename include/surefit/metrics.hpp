@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "surefit/config.hpp"
+#include "surefit/metrics/custom.hpp"
 
 namespace surefit {
-
-class MetricImpl;
-using MetricPtr = std::shared_ptr<const MetricImpl>;
 
 // Share of samples (pixels, in pictures of scores) whose largest prediction is the label's;
 // whole-number or one-hot labels, as fits the loss. A single probability counts as 1 above a half.
@@ -136,8 +135,18 @@ class Metric {
   const MetricImpl& impl() const { return *impl_; }
 
  private:
+  Metric(std::string name, MetricPtr impl) : name_(std::move(name)), impl_(std::move(impl)) {}
   std::string name_;
   MetricPtr impl_;
 };
+
+// Makes a metric of your own (metrics/custom.hpp) known by its name. Throws ConfigError when that
+// is taken.
+using MetricFactory = std::function<MetricPtr()>;
+void register_metric_class(const std::string& name, MetricFactory make);
+template <typename Spec>
+void register_metric() {
+  register_metric_class(Spec{}.name, [] { return make_metric(Spec{}); });
+}
 
 }  // namespace surefit

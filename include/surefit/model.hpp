@@ -19,10 +19,21 @@
 
 namespace surefit {
 
+// What one of several outputs is trained for.
+struct OutputOptions {
+  Loss loss;
+  double weight = 1;  // of its loss in the sum
+  std::vector<Metric> metrics = {};
+};
+
 struct CompileOptions {
   Optimizer optimizer = "adam";
+  // Of a model with one output.
   Loss loss = "sparse_categorical_crossentropy";
   std::vector<Metric> metrics = {};
+  // Of a model with several, in the order of its outputs. Logs are named after the output's layer:
+  // "digit_loss", "digit_accuracy".
+  std::vector<OutputOptions> outputs = {};
 };
 
 struct FitOptions {
@@ -40,12 +51,16 @@ struct FitOptions {
   // rounding error.
   bool winograd = false;
   bool onednn = false;  // convolutions behind the first by oneDNN instead of our own kernels
+  // (class, weight) pairs: losses of that class count so much in training; 1 for others. Data that
+  // bring a number behind the labels have weights of their own for each sample.
+  std::vector<std::pair<std::int64_t, double>> class_weight = {};
   // How the batch is cut; any value gives the same bits. 0: the planner decides.
   std::int64_t group = 0;
   InputOptions input = {};  // how samples are prepared; validation data are never cached
 
   // Bytes that the whole process may hold; 0: what control groups, limits and the machine leave.
-  // Never changes a bit; where nothing fits, fit() throws MemoryRefused before the first step.
+  // Never changes a bit; where nothing fits, fit() throws MemoryRefused before the first step. When
+  // others take memory away later, fit() shrinks between two steps, and grows again up to this.
   std::uint64_t memory_budget = 0;
   // Where activations go when memory is short; empty: the run's directory, or TMPDIR.
   std::string spill_directory = {};
@@ -89,10 +104,17 @@ class Model {
   void compile(CompileOptions options);
   History fit(const Dataset& data, const FitOptions& options = {});
   History fit(const Tensor& x, const Tensor& y, const FitOptions& options = {});
+  History fit(const Tensor& x, const Tensor& y, const Tensor& sample_weight,
+              const FitOptions& options = {});
   // Loss and metrics over the data.
   Logs evaluate(const Dataset& data, const FitOptions& options = {});
   Logs evaluate(const Tensor& x, const Tensor& y, const FitOptions& options = {});
+  // How often a sample of class i (row) was taken for class j (column); int64, classes x classes.
+  // For a compiled model with one output of scores.
+  Tensor confusion_matrix(const Dataset& data, const FitOptions& options = {});
   Tensor predict(const Tensor& x, const FitOptions& options = {});
+  // Of every output, for any number of inputs; components behind the inputs are skipped.
+  std::vector<Tensor> predict(const Dataset& data, const FitOptions& options = {});
 
   // Sets all parameters anew by their initializers; a new model has seed 0.
   void initialize(std::uint64_t seed);
@@ -100,17 +122,19 @@ class Model {
   // must match.
   void save_weights(const std::string& path) const;
   void load_weights(const std::string& path);
+  std::vector<std::string> output_names() const;  // of their layers
   std::vector<std::string> parameter_names() const;
   Tensor parameter(const std::string& name) const;
   void set_parameter(const std::string& name, const Tensor& value);
 
   class Impl;
+  const std::shared_ptr<Impl>& shared_impl() { return impl_; }
   Impl& impl() { return *impl_; }
   const Impl& impl() const { return *impl_; }
 
  protected:
   Model() = default;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // never shared by two models; traced steps keep it alive
 };
 
 // Layers one after the other. The first must be an InputLayer, or give the input's shape:

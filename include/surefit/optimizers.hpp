@@ -3,17 +3,16 @@
 // batch is cut, one batch is one update.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "surefit/config.hpp"
+#include "surefit/optimizers/custom.hpp"
 #include "surefit/optimizers/schedules.hpp"
 
 namespace surefit {
-
-class OptimizerImpl;
-using OptimizerPtr = std::shared_ptr<const OptimizerImpl>;
 
 // What all of them have:
 // - weight_decay: w -= learning_rate weight_decay w before the step;
@@ -252,9 +251,45 @@ struct Lion {
 };
 OptimizerPtr make_optimizer(const Lion&);
 
+// The second moment of a matrix from the means of its rows and columns, steps relative to the size
+// of the weights (Shazeer and Stern 2018): state of a few thousandths of the weights. As in Keras,
+// the last two axes are factored, vectors are not, and the rate is at most 1 / sqrt(step), whatever
+// relative_step says.
+struct Adafactor {
+  LearningRate learning_rate = 0.001;
+  double beta_2_decay = -0.8;
+  double epsilon_1 = 1e-30;
+  double epsilon_2 = 1e-3;
+  double clip_threshold = 1;
+  bool relative_step = true;
+  SUREFIT_OPTIMIZER_COMMON({});
+  static constexpr std::string_view kClass = "Adafactor";
+  static constexpr auto fields() {
+    return std::tuple{
+        SpecField{"learning_rate", &Adafactor::learning_rate},
+        SpecField{"beta_2_decay", &Adafactor::beta_2_decay},
+        SpecField{"epsilon_1", &Adafactor::epsilon_1},
+        SpecField{"epsilon_2", &Adafactor::epsilon_2},
+        SpecField{"clip_threshold", &Adafactor::clip_threshold},
+        SpecField{"relative_step", &Adafactor::relative_step},
+        SpecField{"weight_decay", &Adafactor::weight_decay},
+        SpecField{"clipnorm", &Adafactor::clipnorm},
+        SpecField{"clipvalue", &Adafactor::clipvalue},
+        SpecField{"global_clipnorm", &Adafactor::global_clipnorm},
+        SpecField{"use_ema", &Adafactor::use_ema},
+        SpecField{"ema_momentum", &Adafactor::ema_momentum},
+        SpecField{"ema_overwrite_frequency", &Adafactor::ema_overwrite_frequency},
+        SpecField{"loss_scale_factor", &Adafactor::loss_scale_factor},
+        SpecField{"gradient_accumulation_steps", &Adafactor::gradient_accumulation_steps},
+        SpecField{"name", &Adafactor::name}};
+  }
+};
+OptimizerPtr make_optimizer(const Adafactor&);
+
 #undef SUREFIT_OPTIMIZER_COMMON
 
-using BuiltinOptimizers = TypeList<SGD, Adam, AdamW, Nadam, RMSprop, Adagrad, Adadelta, Lion>;
+using BuiltinOptimizers =
+    TypeList<SGD, Adam, AdamW, Nadam, RMSprop, Adagrad, Adadelta, Lion, Adafactor>;
 
 // Any optimizer: a spec, or Keras's name for it ("adam").
 class Optimizer {
@@ -277,5 +312,16 @@ class Optimizer {
   ConfigMap config_;
   OptimizerPtr impl_;
 };
+
+// Makes an optimizer of your own (optimizers/custom.hpp) known by its class. Throws ConfigError
+// when that is taken.
+using OptimizerFactory = std::function<Optimizer(const ConfigMap& config)>;
+void register_optimizer_class(const std::string& class_name, OptimizerFactory make);
+template <typename Spec>
+void register_optimizer() {
+  register_optimizer_class(std::string(Spec::kClass), [](const ConfigMap& config) {
+    return Optimizer(spec_from_config<Spec>(config, "optimizer"));
+  });
+}
 
 }  // namespace surefit

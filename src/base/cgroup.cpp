@@ -72,47 +72,45 @@ std::optional<std::string> find_path(const std::string& process_cgroup,
   return std::nullopt;
 }
 
-MemoryLevel read_v2(const std::string& path) {
-  MemoryLevel level;
-  level.path = path;
-  level.v2 = true;
-  level.limit = slurp_number(path + "/memory.max").value_or(kNoLimit);
-  level.high = slurp_number(path + "/memory.high").value_or(kNoLimit);
-  level.usage = slurp_number(path + "/memory.current").value_or(0);
-  level.peak = slurp_number(path + "/memory.peak").value_or(0);
-  const std::string stat = slurp(path + "/memory.stat");
-  const std::uint64_t file = number_after(stat, "file ").value_or(0);
-  level.reclaimable = file - std::min(file, number_after(stat, "shmem ").value_or(0));
+void read_events(MemoryLevel& level) {
+  const std::string& path = level.path;
+  if (!level.v2) {
+    level.oom_kill = number_after(peek(path, "memory.oom_control"), "oom_kill ");
+    // With swap accounting the limit of memory + swap is asked first and counts the refusal
+    // instead.
+    level.failures = peek_number(path, "memory.failcnt");
+    if (level.failures) *level.failures += peek_number(path, "memory.memsw.failcnt").value_or(0);
+    return;
+  }
   // Local events say whose limit it was; older kernels have only the hierarchical file.
-  std::string events = slurp(path + "/memory.events.local");
-  if (events.empty()) events = slurp(path + "/memory.events");
+  std::string_view events = peek(path, "memory.events.local");
+  if (events.empty()) events = peek(path, "memory.events");
   level.oom = number_after(events, "oom ");
   level.oom_kill = number_after(events, "oom_kill ");
   level.oom_group_kill = number_after(events, "oom_group_kill ");
   level.failures = number_after(events, "max ");
-  return level;
-}
-
-MemoryLevel read_v1(const std::string& path) {
-  MemoryLevel level;
-  level.path = path;
-  level.limit = slurp_number(path + "/memory.limit_in_bytes").value_or(kNoLimit);
-  level.usage = slurp_number(path + "/memory.usage_in_bytes").value_or(0);
-  level.peak = slurp_number(path + "/memory.max_usage_in_bytes").value_or(0);
-  const std::string stat = slurp(path + "/memory.stat");
-  const std::uint64_t cache = number_after(stat, "total_cache ").value_or(0);
-  level.reclaimable = cache - std::min(cache, number_after(stat, "total_shmem ").value_or(0));
-  level.oom_kill = number_after(slurp(path + "/memory.oom_control"), "oom_kill ");
-  // With swap accounting the limit of memory + swap is asked first and counts the refusal instead.
-  level.failures = slurp_number(path + "/memory.failcnt");
-  if (level.failures) *level.failures += slurp_number(path + "/memory.memsw.failcnt").value_or(0);
-  return level;
 }
 
 }  // namespace
 
 CgroupRoots roots_of(pid_t pid) {
   return {slurp(fmt::format("/proc/{}/cgroup", pid)), slurp("/proc/self/mountinfo")};
+}
+
+void read_usage(MemoryLevel& level) {
+  const std::string& path = level.path;
+  level.limit =
+      peek_number(path, level.v2 ? "memory.max" : "memory.limit_in_bytes").value_or(kNoLimit);
+  level.high = level.v2 ? peek_number(path, "memory.high").value_or(kNoLimit) : kNoLimit;
+  level.usage =
+      peek_number(path, level.v2 ? "memory.current" : "memory.usage_in_bytes").value_or(0);
+  level.peak =
+      peek_number(path, level.v2 ? "memory.peak" : "memory.max_usage_in_bytes").value_or(0);
+  const std::string_view stat = peek(path, "memory.stat");
+  const auto number = [&](const char* key) { return number_after(stat, key).value_or(0); };
+  const std::uint64_t file = number(level.v2 ? "file " : "total_cache ");
+  level.reclaimable = file - std::min(file, number(level.v2 ? "shmem " : "total_shmem "));
+  if (level.v2) level.reclaimable += number("slab_reclaimable ");
 }
 
 CgroupChain::Place CgroupChain::locate(const CgroupRoots& roots, const std::string& controller) {
@@ -159,8 +157,13 @@ std::vector<std::string> CgroupChain::upward(const Place& place) {
 
 std::vector<MemoryLevel> CgroupChain::memory() const {
   std::vector<MemoryLevel> levels;
-  for (const std::string& path : upward(memory_))
-    levels.push_back(memory_.v2 ? read_v2(path) : read_v1(path));
+  for (const std::string& path : upward(memory_)) {
+    MemoryLevel& level = levels.emplace_back();
+    level.path = path;
+    level.v2 = memory_.v2;
+    read_usage(level);
+    read_events(level);
+  }
   return levels;
 }
 

@@ -26,7 +26,7 @@ struct MemoryLevel {
   std::uint64_t high = kNoLimit;  // v2 memory.high
   std::uint64_t usage = 0;
   std::uint64_t peak = 0;            // since the group was made
-  std::uint64_t reclaimable = 0;     // page cache without shared memory
+  std::uint64_t reclaimable = 0;     // page cache without shared memory; v2: and slabs
   std::optional<std::uint64_t> oom;  // v2: times this group's own limit was hit with nothing left
   std::optional<std::uint64_t> oom_kill;        // kills of members by any OOM killer
   std::optional<std::uint64_t> oom_group_kill;  // v2, Linux 5.17
@@ -34,6 +34,9 @@ struct MemoryLevel {
 
   std::uint64_t used() const { return usage > reclaimable ? usage - reclaimable : 0; }
 };
+
+// Limits and usage of `path` anew; allocates nothing.
+void read_usage(MemoryLevel& level);
 
 struct PidsLevel {
   std::string path;

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <fcntl.h>
+#include <limits.h>
 #include <unistd.h>
 
 namespace surefit {
@@ -13,6 +15,14 @@ std::uint64_t to_number(std::string_view text) {
   std::uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
+}
+
+std::optional<std::uint64_t> to_limit(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  if (text.starts_with("max")) return kNoLimit;
+  if (text.front() == '-') return kNoLimit;  // cpu.cfs_quota_us = -1
+  const std::uint64_t value = to_number(text);
+  return value >= 0x7ffffffffffff000 ? kNoLimit : value;  // v1's "no limit"
 }
 
 ProcBuffer& own_buffer() {
@@ -40,12 +50,21 @@ std::string slurp(const std::string& path) {
 }
 
 std::optional<std::uint64_t> slurp_number(const std::string& path) {
-  const std::string_view text = slurp_into(path.c_str(), own_buffer());
-  if (text.empty()) return std::nullopt;
-  if (text.starts_with("max")) return kNoLimit;
-  if (text.front() == '-') return kNoLimit;  // cpu.cfs_quota_us = -1
-  const std::uint64_t value = to_number(text);
-  return value >= 0x7ffffffffffff000 ? kNoLimit : value;  // v1's "no limit"
+  return to_limit(slurp_into(path.c_str(), own_buffer()));
+}
+
+std::string_view peek(std::string_view directory, const char* name) {
+  std::array<char, PATH_MAX> path;
+  const std::size_t length = std::strlen(name);
+  if (directory.size() + length + 2 > path.size()) return {};
+  std::memcpy(path.data(), directory.data(), directory.size());
+  path[directory.size()] = '/';
+  std::memcpy(path.data() + directory.size() + 1, name, length + 1);
+  return slurp_into(path.data(), own_buffer());
+}
+
+std::optional<std::uint64_t> peek_number(std::string_view directory, const char* name) {
+  return to_limit(peek(directory, name));
 }
 
 std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key) {

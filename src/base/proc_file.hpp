@@ -19,6 +19,10 @@ std::string_view slurp_into(const char* path, ProcBuffer& buffer);
 std::string slurp(const std::string& path);
 // "max" and v1's huge value are kNoLimit.
 std::optional<std::uint64_t> slurp_number(const std::string& path);
+// The file `name` of a directory, in a buffer of the thread until its next read. Allocates nothing:
+// the training loop looks at memory between its steps.
+std::string_view peek(std::string_view directory, const char* name);
+std::optional<std::uint64_t> peek_number(std::string_view directory, const char* name);
 // The number behind `key` at the start of a line: "VmRSS:\t  120 kB" -> 120.
 std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key);
 

@@ -90,6 +90,12 @@ void BatchReader::limit_cache(std::uint64_t bytes) {
   lay_out();
 }
 
+void BatchReader::drop_cache() {
+  if (options_.input.cache != CacheMode::kAuto) return;
+  for (Worker& worker : workers_) worker.set_cache(nullptr);
+  cache_.reset();
+}
+
 // The budget is split once: caches get what decoding and shuffling leave, so that all together can
 // never exceed it.
 void BatchReader::lay_out() {

@@ -67,6 +67,8 @@ class BatchReader {
   void set_budget(std::uint64_t bytes);  // before the first batch
   // Before the first batch: the most that an automatic cache may take where no budget was stated.
   void limit_cache(std::uint64_t bytes);
+  // Gives the memory of an automatic cache back; samples are prepared anew from now on.
+  void drop_cache();
   const Meter& meter() const { return *meter_; }
   // Bytes the pipeline holds now: buffers and the reader's cache.
   std::uint64_t memory_bytes() const {

@@ -11,9 +11,20 @@
 
 namespace surefit {
 
-Arena::Arena(std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  bytes_ = (bytes + page - 1) / page * page;
+namespace {
+
+std::size_t page_bytes() {
+  return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+std::size_t Arena::in_pages(std::size_t bytes) {
+  const std::size_t page = page_bytes();
+  return (bytes + page - 1) / page * page;
+}
+
+Arena::Arena(std::size_t bytes) : bytes_(in_pages(bytes)) {
   if (bytes_ == 0) return;
   void* memory =
       ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -28,6 +39,7 @@ Arena::Arena(std::size_t bytes) {
   // Huge pages would make the resident size jump in steps that no plan predicts, and were measured
   // to gain nothing.
   ::madvise(base_, bytes_, MADV_NOHUGEPAGE);
+  const std::size_t page = page_bytes();
   for (std::size_t at = 0; at < bytes_; at += page) base_[at] = std::byte{0};
 }
 

@@ -14,6 +14,9 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
+  // What an arena for this many bytes takes.
+  static std::size_t in_pages(std::size_t bytes);
+
   std::byte* base() const { return base_; }
   std::size_t bytes() const { return bytes_; }
 

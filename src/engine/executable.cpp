@@ -140,7 +140,8 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     per_task = std::clamp<std::int64_t>(bound.traits.samples_per_task, 1, share);
     tiles = static_cast<std::size_t>((samples + per_task - 1) / per_task);
   }
-  pool_.parallel_for(tiles * blocks, [&](std::size_t index, int thread) {
+  int phase = 0;
+  const auto run_task = [&](std::size_t index, int thread) {
     Task task;
     task.step = &context;
     task.inputs = bound.inputs;
@@ -148,6 +149,7 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     task.begin = begin + static_cast<std::int64_t>(index / blocks) * per_task;
     task.end = std::min(end, task.begin + per_task);
     task.block = static_cast<int>(index % blocks);
+    task.phase = phase;
     task.thread = thread;
     if (bound.thread_scratch != nullptr) {
       task.thread_scratch =
@@ -155,7 +157,8 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     }
     task.shared_scratch = bound.shared_scratch;
     bound.kernel->run(task);
-  });
+  };
+  for (; phase < bound.traits.phases; ++phase) pool_.parallel_for(tiles * blocks, run_task);
 }
 
 // In pieces of a megabyte, so that all threads have a share.

@@ -33,7 +33,7 @@ std::optional<Node> join(const Graph& graph, const Node& producer, const Node& r
   return joint;
 }
 
-bool fuse_once(Graph& graph) {
+bool fuse_once(Graph& graph, Phase phase) {
   const auto readers = graph.readers();
   for (const Node& producer : graph.nodes()) {
     if (producer.outputs.empty()) continue;
@@ -41,7 +41,7 @@ bool fuse_once(Graph& graph) {
     const auto& list = readers[static_cast<std::size_t>(link)];
     const bool kept = std::any_of(graph.kept().begin(), graph.kept().end(),
                                   [&](ValueId id) { return graph.root(id) == link; });
-    if (list.size() != 1 || kept) continue;
+    if (list.size() != 1 || kept || graph.node(list[0]).phase != phase) continue;
     std::optional<Node> joint = join(graph, producer, graph.node(list[0]));
     if (!joint) continue;
     std::vector<Node> nodes;
@@ -58,7 +58,12 @@ bool fuse_once(Graph& graph) {
 }  // namespace
 
 void fuse(Graph& graph) {
-  while (fuse_once(graph)) {
+  while (fuse_once(graph, Phase::kForward)) {
+  }
+}
+
+void fuse_updates(Graph& graph) {
+  while (fuse_once(graph, Phase::kUpdate)) {
   }
 }
 

@@ -93,6 +93,10 @@ class Graph {
 // every graph alike, so that the budget can never change what is computed. Value ids stay.
 void fuse(Graph& graph);
 
+// Joins nodes that compute a gradient with the update that alone reads it, as their ops allow. Runs when both are there;
+// changes no bit of what is computed.
+void fuse_updates(Graph& graph);
+
 // Removes nodes whose results nobody wants: not kept, not read by a kept node, no change of persistent memory.
 void prune(Graph& graph);
 

@@ -29,6 +29,8 @@ struct OpTraits {
   // Tasks of a kPerSample node take this many samples at once where they can (weights are read once for all of
   // them); it never changes a bit.
   int samples_per_task = 1;
+  // A kBatchFree node runs its blocks this many times over, everybody done before the next phase begins.
+  int phases = 1;
   // A kReduction may only be cut between groups at multiples of this many samples.
   int sample_grain = 1;
   // Output 0 may take the memory of this input (same bytes, last use), or kNone.
@@ -72,6 +74,7 @@ struct Task {
   std::span<const Operand> outputs;
   std::int64_t begin = 0, end = 0;
   int block = 0;
+  int phase = 0;
   int thread = 0;
   std::byte* thread_scratch = nullptr;
   std::byte* shared_scratch = nullptr;
@@ -88,6 +91,16 @@ class Kernel {
 };
 
 class GradientBuilder;
+
+// An update that treats every element by itself: it can be applied to parts of a parameter as soon as their gradient is
+// known, so that the whole gradient never exists.
+class ElementUpdate {
+ public:
+  virtual ~ElementUpdate() = default;
+  // Elements [begin, begin + count) of the parameter and its slots (`state`); `gradient` is that of the first of them.
+  virtual void run(const StepContext& step, std::span<const Operand> state, std::int64_t begin, std::int64_t count,
+                   const float* gradient) const = 0;
+};
 
 class Op {
  public:
@@ -106,6 +119,8 @@ class Op {
   // op, or nothing. `consumer_input` is the position at which our output enters the consumer.
   virtual std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t consumer_input,
                                            std::span<const ValueType> inputs) const;
+  // Of an update node with inputs (parameter, gradient, slots...) that works element by element; others have none.
+  virtual std::shared_ptr<const ElementUpdate> element_update() const { return nullptr; }
   // Persistent inputs (by position) that the node overwrites: optimizer updates, running statistics.
   virtual std::vector<int> mutated_inputs() const { return {}; }
   // Recomputing gives the same result and has no side effect.

@@ -256,11 +256,12 @@ std::optional<Finding> session_limit(const Evidence& e) {
   return std::nullopt;
 }
 
-// Where soft and hard limit are the same, the kernel sends SIGKILL instead of SIGXCPU.
+// Where soft and hard limit are the same, the kernel sends SIGKILL instead of SIGXCPU. It counts
+// whole ticks for the limit, so on a busy machine the exact CPU time may be a little below.
 std::optional<Finding> cpu_time(const Evidence& e) {
-  if (!died_of(e, SIGKILL) || e.limits.cpu_seconds == kNoLimit ||
-      e.cpu_seconds < static_cast<double>(e.limits.cpu_seconds) * 0.98)
-    return std::nullopt;
+  if (!died_of(e, SIGKILL) || e.limits.cpu_seconds == kNoLimit) return std::nullopt;
+  const auto limit = static_cast<double>(e.limits.cpu_seconds);
+  if (e.cpu_seconds < limit - std::max(0.3, 0.02 * limit)) return std::nullopt;
   return Finding{kCertain,
                  fmt::format("SIGKILL after {:.1f} s of CPU time; hard limit {} s", e.cpu_seconds,
                              e.limits.cpu_seconds),

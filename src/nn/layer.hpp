@@ -12,18 +12,10 @@
 
 #include "surefit/layers.hpp"
 
+#include "engine/packing.hpp"
 #include "graph/graph.hpp"
 
 namespace surefit {
-
-// Between Keras's layout of a parameter and the engine's. Padding is zero in the engine's layout.
-class Packing {
- public:
-  virtual ~Packing() = default;
-  virtual std::size_t stored_count() const = 0;
-  virtual void pack(const float* keras, float* engine) const = 0;
-  virtual void unpack(const float* engine, float* keras) const = 0;
-};
 
 struct ParameterSpec {
   std::string name = {};  // "kernel"; full name "conv2d/kernel"
@@ -74,7 +66,8 @@ class LayerImpl {
 // The layer of a Keras class and config, for model files. Throws ConfigError naming `where`.
 Layer make_layer_from_config(const std::string& class_name, const std::string& name, bool trainable,
                              const ConfigMap& config, const std::string& where);
-std::vector<std::string_view> layer_class_names();
+std::vector<std::string_view> layer_class_names();  // of the library
+bool is_builtin_layer(std::string_view class_name);
 
 // Helpers that many layers share.
 void require_inputs(std::span<const Shape> inputs, std::size_t count, std::size_t rank,

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds over the one list of layers; that also keeps every layer's object file linked.
+// Folds over the one list of layers; that also keeps every layer's object file linked. Classes of
+// users come from a register beside it.
+#include <algorithm>
 #include <fmt/ranges.h>
 #include <optional>
 
 #include "base/check.hpp"
+#include "base/register.hpp"
 #include "nn/layer.hpp"
 
 namespace surefit {
 namespace {
+
+Register<LayerFactory>& own_layers() {
+  static Register<LayerFactory> layers("layer class");
+  return layers;
+}
 
 template <typename Spec>
 bool try_make(const std::string& class_name, const std::string& name, bool trainable,
@@ -25,11 +33,12 @@ Layer make_from(TypeList<Specs...>, const std::string& class_name, const std::st
                 bool trainable, const ConfigMap& config, const std::string& where) {
   std::optional<Layer> layer;
   const bool known = (try_make<Specs>(class_name, name, trainable, config, where, layer) || ...);
-  if (!known) {
-    throw ConfigError(fmt::format("[{}] unknown layer class '{}'; expected one of: {}", where,
-                                  class_name.substr(0, 80), fmt::join(layer_class_names(), ", ")));
-  }
-  return *layer;
+  if (known) return *layer;
+  if (const auto own = own_layers().find(class_name)) return (*own)(name, trainable, config, where);
+  throw ConfigError(fmt::format(
+      "[{}] unknown layer class '{}'; expected one of: {}; a class of your own is made known by "
+      "register_layer<T>()",
+      where, class_name.substr(0, 80), fmt::join(layer_class_names(), ", ")));
 }
 
 template <typename... Specs>
@@ -46,6 +55,15 @@ Layer make_layer_from_config(const std::string& class_name, const std::string& n
 
 std::vector<std::string_view> layer_class_names() {
   return names_of(BuiltinLayers{});
+}
+
+bool is_builtin_layer(std::string_view class_name) {
+  const auto names = layer_class_names();
+  return std::find(names.begin(), names.end(), class_name) != names.end();
+}
+
+void register_layer_class(const std::string& class_name, LayerFactory make) {
+  own_layers().add(class_name, std::move(make), is_builtin_layer(class_name));
 }
 
 }  // namespace surefit

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "surefit/optimizers.hpp"
 
+#include "engine/packing.hpp"
 #include "graph/op.hpp"
 
 namespace surefit {
@@ -19,6 +22,22 @@ struct Clipping {
 // Changes a whole parameter in place behind its update.
 using Constraint = std::function<void(float* parameter)>;
 
+// State that an optimizer keeps of one parameter; zero at the start.
+struct SlotSpec {
+  std::string name;
+  std::optional<Shape> shape = {};  // plain; none: like the parameter, packed as it is
+};
+// The moving mean of the weights, where there is one.
+inline constexpr std::string_view kAverageSlot = "average";
+
+// One parameter to be updated.
+struct UpdateTarget {
+  Shape shape = {};                             // Keras's
+  std::shared_ptr<const Packing> packing = {};  // none: stored as it is
+  bool factor = false;                          // the gradient has to be multiplied
+  Constraint constraint = {};
+};
+
 // An optimizer names its slots and emits one update per parameter; planner and checkpoints treat
 // slots alike.
 class OptimizerImpl {
@@ -26,16 +45,13 @@ class OptimizerImpl {
   virtual ~OptimizerImpl() = default;
   virtual const LearningRate& learning_rate() const = 0;
   virtual Clipping clipping() const = 0;
-  // Slots of the parameter's own size, zero at the start.
-  virtual std::vector<std::string> slots() const = 0;
-  // The slot that holds the moving mean of the weights which replaces them at the end of fit(), or
-  // kNone.
-  virtual int average_slot() const = 0;
+  virtual std::vector<SlotSpec> slots(const Shape& parameter) const = 0;
+  // The moving mean of the weights replaces them at the end of fit().
+  virtual bool averages_at_end() const = 0;
   // The update node: inputs (parameter, gradient, slots..., [factor of the gradient, one float64]),
   // no outputs; overwrites parameter and slots. Reads the step and the current learning rate from
   // the StepContext.
-  virtual std::shared_ptr<const Op> update_op(bool factor = false,
-                                              const Constraint& constraint = {}) const = 0;
+  virtual std::shared_ptr<const Op> update_op(const UpdateTarget& target) const = 0;
 };
 
 // Nodes for clipping, all without a batch.

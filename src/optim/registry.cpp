@@ -7,6 +7,8 @@
 
 #include "surefit/optimizers.hpp"
 
+#include "base/register.hpp"
+
 namespace surefit {
 namespace {
 
@@ -15,6 +17,16 @@ std::string lower(std::string_view text) {
   std::transform(result.begin(), result.end(), result.begin(),
                  [](unsigned char c) { return std::tolower(c); });
   return result;
+}
+
+Register<OptimizerFactory>& own_optimizers() {
+  static Register<OptimizerFactory> optimizers("optimizer");
+  return optimizers;
+}
+
+template <typename... Specs>
+bool is_builtin(TypeList<Specs...>, const std::string& name) {
+  return ((lower(name) == lower(Specs::kClass)) || ...);
 }
 
 template <typename... Specs>
@@ -26,6 +38,7 @@ Optimizer make_from(TypeList<Specs...>, const std::string& name, const ConfigMap
   };
   (attempt(TypeList<Specs>{}), ...);
   if (!optimizer) {
+    if (const auto own = own_optimizers().find(lower(name))) return (*own)(config);
     const std::vector<std::string> names = {lower(Specs::kClass)...};
     throw ConfigError(fmt::format("[optimizer] unknown optimizer '{}'; expected one of: {}", name,
                                   fmt::join(names, ", ")));
@@ -38,6 +51,11 @@ Optimizer make_from(TypeList<Specs...>, const std::string& name, const ConfigMap
 Optimizer::Optimizer(const std::string& name) : Optimizer(from_config(name, {})) {}
 Optimizer Optimizer::from_config(const std::string& name, const ConfigMap& config) {
   return make_from(BuiltinOptimizers{}, name, config);
+}
+
+void register_optimizer_class(const std::string& class_name, OptimizerFactory make) {
+  own_optimizers().add(lower(class_name), std::move(make),
+                       is_builtin(BuiltinOptimizers{}, class_name));
 }
 
 }  // namespace surefit

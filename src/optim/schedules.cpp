@@ -7,6 +7,8 @@
 #include <fmt/ranges.h>
 #include <numbers>
 
+#include "base/register.hpp"
+
 namespace surefit {
 namespace {
 
@@ -23,6 +25,16 @@ double half_cosine(double share, double alpha) {
   return (1 - alpha) * 0.5 * (1 + std::cos(std::numbers::pi * share)) + alpha;
 }
 
+Register<ScheduleFactory>& own_schedules() {
+  static Register<ScheduleFactory> schedules("schedule");
+  return schedules;
+}
+
+template <typename... Specs>
+bool is_builtin(TypeList<Specs...>, const std::string& name) {
+  return ((name == Specs::kClass) || ...);
+}
+
 template <typename... Specs>
 LearningRate make_from(TypeList<Specs...>, const Object& object, const std::string& where) {
   std::optional<LearningRate> rate;
@@ -36,6 +48,8 @@ LearningRate make_from(TypeList<Specs...>, const Object& object, const std::stri
   };
   (attempt(TypeList<Specs>{}), ...);
   if (!rate) {
+    if (const auto own = own_schedules().find(object.class_name))
+      return (*own)(object.config, where);
     const std::vector<std::string_view> names = {Specs::kClass...};
     throw ConfigError(fmt::format("[{}] unknown schedule '{}'; expected a number or one of: {}",
                                   where, object.class_name, fmt::join(names, ", ")));
@@ -123,6 +137,10 @@ ConfigValue to_config(const LearningRate& value) {
 }
 void from_config(const ConfigValue& value, const std::string& where, LearningRate& out) {
   out = LearningRate::from_config(value, where);
+}
+
+void register_schedule_class(const std::string& class_name, ScheduleFactory make) {
+  own_schedules().add(class_name, std::move(make), is_builtin(BuiltinSchedules{}, class_name));
 }
 
 }  // namespace surefit

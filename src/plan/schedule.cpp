@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/check.hpp"
 
@@ -255,14 +256,20 @@ class Scheduler {
 
   // Each update runs as soon as its gradient is whole and nobody needs the old parameter; behind
   // the loop where the last of these is in a loop, because a later group would see the new
-  // parameter.
+  // parameter. None runs before the forward pass is complete: a bad loss must be seen while
+  // everything is as it was.
   void place_updates() {
     using Place = std::pair<std::size_t, std::size_t>;  // pass, steps of it that run before
     std::unordered_map<int, Place> written, touched;
+    std::unordered_set<NodeId> seen;  // what runs again later is restored, not new
+    Place forward{0, 0};
     for (std::size_t p = 0; p < passes_.size(); ++p) {
       const std::size_t end = passes_[p].steps.size();
       for (std::size_t s = 0; s < end; ++s) {
         const Place place{p, whole(passes_[p]) ? s + 1 : end};
+        const NodeId node = passes_[p].steps[s].node;
+        if (node != kNone && graph_.node(node).phase == Phase::kForward && seen.insert(node).second)
+          forward = place;
         for (const int copy : passes_[p].steps[s].outputs) written[copy] = touched[copy] = place;
         for (const int copy : passes_[p].steps[s].inputs)
           touched[copy] = std::max(touched[copy], place);
@@ -274,7 +281,7 @@ class Scheduler {
       const Node& node = graph_.node(id);
       Instance step;
       step.node = id;
-      Place place{0, 0};
+      Place place = forward;
       for (const ValueId input : node.inputs) {
         step.inputs.push_back(original(graph_.root(input)));
         if (const auto found = written.find(step.inputs.back()); found != written.end()) {

@@ -61,6 +61,9 @@ BlackBox::BlackBox(const std::string& path) : path_(path) {
   void* map = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (map == MAP_FAILED) fail("map", errno);
   map_ = static_cast<char*>(map);
+  // A map holds its file open, and with it the lock: children must not inherit it, or the lock
+  // would outlive the guard until they end.
+  ::madvise(map_, kFileBytes, MADV_DONTFORK);
   std::memset(map_, 0, kHeaderBytes);
   header_of(map_).version = 1;
   header_of(map_).magic = kMagic;

@@ -68,6 +68,7 @@ Checkpointer::Checkpointer(Model::Impl& model, const FitOptions& options, Feed& 
       feed_(feed),
       scores_(scores),
       progress_(progress),
+      saves_(!options.run.empty() && options.checkpoint_every != "never"),
       tensors_(model.parameters, keepers_of(options)),
       schedule_(parse_save_every(options.checkpoint_every, "checkpoint_every"),
                 tensors_.state_bytes()) {
@@ -76,8 +77,7 @@ Checkpointer::Checkpointer(Model::Impl& model, const FitOptions& options, Feed& 
     throw ConfigError(
         "[resume] no run is given; expected the directory that holds its checkpoints");
   }
-  if (options.run.empty() || options.checkpoint_every == "never") return;
-  tensors_.allocate(options.checkpoint_staging);
+  if (!saves_) return;
   std::string identity_text, data_text = feed.reader().state().serialise();
   StateText text(identity_text);
   text.open_object();
@@ -86,8 +86,15 @@ Checkpointer::Checkpointer(Model::Impl& model, const FitOptions& options, Feed& 
   fixed_members_ = fmt::format("{},\"data\":{}", identity_text, data_text);
 }
 
+void Checkpointer::commit(bool copy) {
+  tensors_.allocate_kept();
+  if (!saves_ || (tensors_.staging_bytes() > 0 && tensors_.staged() == copy)) return;
+  if (saver_) saver_->wait();
+  tensors_.allocate(copy);
+}
+
 void Checkpointer::open() {
-  if (tensors_.staging_bytes() == 0) return;
+  if (!saves_) return;
   lock_ = std::make_unique<RunLock>(options_.run);
   if (!options_.resume && has_generations(directory_for(options_))) {
     throw ConfigError(fmt::format(
@@ -266,7 +273,7 @@ void Checkpointer::save(TrainState& state, ThreadPool& pool) {
   const double started = monotonic_seconds();
   schedule_.started(started);
   write_text();
-  if (options_.checkpoint_staging) {
+  if (tensors_.staged()) {
     tensors_.stage(pool);
     saver_->start(model_.iterations, text_, tensors_);
     stall_s_ = monotonic_seconds() - started;

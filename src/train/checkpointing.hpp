@@ -30,15 +30,19 @@ struct TrainProgress {
 
 class Checkpointer {
  public:
-  // All memory is committed here; nothing is written yet.
+  // Nothing is committed or written yet.
   Checkpointer(Model::Impl& model, const FitOptions& options, Feed& feed, Scores& scores,
                TrainProgress& progress);
   ~Checkpointer();
   // Locks the run. Refuses one that has checkpoints unless options.resume.
   void open();
 
+  // Commits all memory: with a copy of the state training goes on while it is written. May be
+  // called again to change that; then it waits for a save under way.
+  void commit(bool copy);
   // Bytes held besides the arena: the copy being written, and weights that callbacks keep.
   std::size_t staging_bytes() const { return tensors_.staging_bytes(); }
+  std::size_t staging_bytes(bool copy) const { return saves_ ? tensors_.staging_bytes(copy) : 0; }
   std::size_t kept_bytes() const { return tensors_.kept_bytes(); }
 
   // Puts the newest valid checkpoint back: model, feed, scores, progress and callbacks. False where
@@ -54,6 +58,7 @@ class Checkpointer {
   // Reports of saves that are over.
   void report(TrainState& state);
 
+  bool saves() const { return saves_; }
   StateTensors& tensors() { return tensors_; }
 
  private:
@@ -68,6 +73,7 @@ class Checkpointer {
   Feed& feed_;
   Scores& scores_;
   TrainProgress& progress_;
+  bool saves_;
   std::unique_ptr<RunLock> lock_;
   StateTensors tensors_;
   Identity identity_;

@@ -39,11 +39,19 @@ Identity identity_of(const Model::Impl& model, const FitOptions& options) {
   add("connections", calls);
   const Compiled& compiled = *model.compiled;
   add("optimizer", describe(compiled.optimizer.class_name(), compiled.optimizer.config()));
-  add("loss", compiled.loss.name());
-  std::string metrics;
-  for (const Metric& metric : compiled.metrics)
-    metrics += (metrics.empty() ? "" : ", ") + metric.name();
+  std::string losses, metrics;
+  for (const Target& target : compiled.targets) {
+    losses += (losses.empty() ? "" : ", ") + target.loss.name();
+    if (target.weight != 1) losses += fmt::format(" x {}", target.weight);
+    for (const Metric& metric : target.metrics)
+      metrics += (metrics.empty() ? "" : ", ") + metric.name();
+  }
+  add("loss", losses);
   add("metrics", metrics);
+  std::string weights;
+  for (const auto& [label, weight] : options.class_weight)
+    weights += fmt::format("{}{}: {}", weights.empty() ? "" : ", ", label, weight);
+  if (!weights.empty()) add("class weights", weights);
   add("seed", fmt::format("{}", options.seed));
   add("convolutions", options.winograd ? "winograd" : options.onednn ? "oneDNN" : "direct");
   add("instruction set", kernels::table().isa);

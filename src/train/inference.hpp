@@ -8,6 +8,8 @@ namespace surefit {
 // Loss and metrics of `batches` without training.
 Logs evaluate_model(Model::Impl& model, const Dataset& batches, const FitOptions& options);
 // Predictions for every sample, in order.
-Tensor predict_model(Model::Impl& model, const Dataset& batches, const FitOptions& options);
+Tensor count_confusions(Model::Impl& model, const Dataset& batches, const FitOptions& options);
+std::vector<Tensor> predict_model(Model::Impl& model, const Dataset& batches,
+                                  const FitOptions& options);
 
 }  // namespace surefit

@@ -371,24 +371,50 @@ Optimizer read_optimizer(const Json& optimizer, const JsonWhere& where) {
   return Optimizer::from_config(class_name, std::get<ConfigMap>(to_config_value(config).data));
 }
 
-std::optional<CompileOptions> read_compile(const Json& json, const JsonWhere& whole) {
+// A list with one entry for each output of the model; what is no list stands for all of them.
+const Json& of_output(const Json& value, std::size_t output, std::size_t outputs,
+                      const JsonWhere& where) {
+  if (!value.is_array()) return value;
+  if (value.size() != outputs)
+    where.refuse_value("wrong length", fmt::format("{} as the model has outputs", outputs), value);
+  return value[output];
+}
+
+std::optional<CompileOptions> read_compile(const Json& json, std::size_t outputs,
+                                           const JsonWhere& whole) {
   const Json* config = find_field(json, "compile_config", whole);
   if (config == nullptr) return std::nullopt;
   const JsonWhere where = whole.at("compile_config");
   require_object(*config, where);
   const Json* loss = find_field(*config, "loss", where);
   if (loss == nullptr) return std::nullopt;
-  for (const std::string_view field : {"loss_weights", "weighted_metrics"}) {
-    if (const Json* value = find_field(*config, field, where))
-      where.at(field).refuse_value("unsupported", "null", *value);
-  }
+  const Json* weights = find_field(*config, "loss_weights", where);
+  const Json* metrics = find_field(*config, "metrics", where);
+  if (weights != nullptr && outputs == 1)
+    where.at("loss_weights").refuse_value("unsupported for one output", "null", *weights);
+  if (const Json* value = find_field(*config, "weighted_metrics", where))
+    where.at("weighted_metrics").refuse_value("unsupported", "null", *value);
   CompileOptions options;
   try {
-    options.loss = read_loss(*loss, where.at("loss"));
+    for (std::size_t i = 0; i < outputs; ++i) {
+      OutputOptions output{
+          .loss = read_loss(of_output(*loss, i, outputs, where.at("loss")), where.at("loss"))};
+      if (weights != nullptr)
+        output.weight = require_number(of_output(*weights, i, outputs, where.at("loss_weights")),
+                                       where.at("loss_weights"));
+      if (metrics != nullptr) {
+        read_metrics(outputs == 1 ? *metrics : of_output(*metrics, i, outputs, where.at("metrics")),
+                     where.at("metrics"), output.metrics);
+      }
+      options.outputs.push_back(std::move(output));
+    }
+    if (outputs == 1) {
+      options.loss = options.outputs[0].loss;
+      options.metrics = options.outputs[0].metrics;
+      options.outputs.clear();
+    }
     if (const Json* optimizer = find_field(*config, "optimizer", where))
       options.optimizer = read_optimizer(*optimizer, where.at("optimizer"));
-    if (const Json* metrics = find_field(*config, "metrics", where))
-      read_metrics(*metrics, where.at("metrics"), options.metrics);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("[{}: compile_config] {}", whole.file(), error.what()));
   }
@@ -424,10 +450,17 @@ Json write_layer(const NamedLayer& named, const Shape& shape) {
     config["trainable"] = named.layer.trainable();
     config["dtype"] = dtype_policy();
   }
-  return {{"module", "keras.layers"},
-          {"class_name", named.layer.class_name()},
+  const std::string& class_name = named.layer.class_name();
+  Json module = "keras.layers", registered;
+  if (!is_builtin_layer(class_name)) {
+    // As Keras writes classes that its users registered.
+    module = nullptr;
+    registered = "Custom>" + class_name;
+  }
+  return {{"module", std::move(module)},
+          {"class_name", class_name},
           {"config", std::move(config)},
-          {"registered_name", nullptr}};
+          {"registered_name", std::move(registered)}};
 }
 
 Json write_functional(const Model::Impl& model) {
@@ -523,7 +556,7 @@ KerasModel model_from_keras_json(const std::string& text, const std::string& fil
   } else {
     where.at("class_name").refuse("unknown kind of model", "Sequential or Functional", class_name);
   }
-  model.compile = read_compile(json, where);
+  model.compile = read_compile(json, model.outputs.size(), where);
   const Json* name = find_field(config, "name", where.at("config"));
   model.name = name == nullptr ? "model" : require_string(*name, where.at("config").at("name"));
   return model;

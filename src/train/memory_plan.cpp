@@ -33,8 +33,8 @@ SearchOptions search_options(const MemoryRequest& request, std::int64_t batch) {
 
 // Everything but the arena.
 std::uint64_t outside_bytes(const MemoryRequest& request) {
-  std::uint64_t runtime = runtime_bytes(request.main->graph(), request.threads);
-  if (request.validation != nullptr) runtime += runtime_bytes(request.validation->graph(), 0);
+  std::uint64_t runtime = runtime_bytes(*request.main, request.threads);
+  if (request.validation != nullptr) runtime += runtime_bytes(*request.validation, 0);
   return sum_of(request.outside) + runtime;
 }
 
@@ -93,7 +93,7 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
   if (!request.allow_half) {
     MemoryRequest half = request;
     half.allow_half = true;
-    PlanSearch search(request.main->graph(), search_options(half, request.batch));
+    PlanSearch search(*request.main, search_options(half, request.batch));
     const std::uint64_t with_half = outside_bytes(request) + pages(search.floor().live_bytes);
     text += fmt::format(
         "  3. store activations in 16 bits (changes bits): --allow f16-activations, floor {} (-{})",
@@ -113,13 +113,19 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
 [[noreturn]] void refuse(const MemoryRequest& request, PlanSearch& search, std::uint64_t need) {
   const Choice& least = search.floor();
   const Plan plan = search.finish(least);
-  const std::uint64_t floor = outside_bytes(request) + pages(plan.arena_bytes);
+  std::size_t arena = plan.arena_bytes;
+  if (request.validation != nullptr) {
+    PlanSearch other(*request.validation, search_options(request, request.validation_batch));
+    arena = std::max(arena, other.finish(other.floor()).arena_bytes);
+  }
+  const std::uint64_t floor = outside_bytes(request) + pages(arena);
   const double slowdown = least.seconds / search.fastest().seconds;
   std::string text = fmt::format(
       "[memory] no plan fits: full speed needs {}, the budget is {}{}, the floor (same bits, least "
       "memory) is {}\n",
       format_bytes(need), format_bytes(request.budget),
       request.budget_source.empty() ? "" : " (" + request.budget_source + ")", format_bytes(floor));
+  if (!request.explain) throw MemoryRefused(text, need, request.budget, floor);
   text += "largest at the floor's peak:\n";
   for (const LedgerEntry& entry : request.outside)
     if (entry.bytes >= floor / 50)
@@ -214,13 +220,12 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
   MemoryPlan result;
   result.budget = request.budget;
   const std::uint64_t outside = outside_bytes(request);
-  PlanSearch search(request.main->graph(), search_options(request, request.batch));
+  PlanSearch search(*request.main, search_options(request, request.batch));
   Plan fastest = search.finish(search.fastest());
   std::optional<Plan> validation_fastest;
   std::size_t arena = fastest.arena_bytes;
   if (request.validation != nullptr) {
-    PlanSearch other(request.validation->graph(),
-                     search_options(request, request.validation_batch));
+    PlanSearch other(*request.validation, search_options(request, request.validation_batch));
     validation_fastest = other.finish(other.fastest());
     arena = std::max(arena, validation_fastest->arena_bytes);
   }
@@ -239,8 +244,7 @@ MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
     result.main = std::move(found->plan);
     result.rungs = rungs_of(result.main, fastest);
     if (request.validation != nullptr) {
-      PlanSearch other(request.validation->graph(),
-                       search_options(request, request.validation_batch));
+      PlanSearch other(*request.validation, search_options(request, request.validation_batch));
       auto fitting = other.plan_within(room);
       if (!fitting) refuse(request, search, result.full_speed_bytes);
       result.validation = std::move(fitting->plan);
@@ -259,7 +263,7 @@ std::int64_t largest_batch(MemoryRequest request) {
   const auto fits = [&](std::int64_t batch) {
     const std::uint64_t outside = outside_bytes(request);
     if (outside >= request.budget) return false;
-    PlanSearch search(request.main->graph(), search_options(request, batch));
+    PlanSearch search(*request.main, search_options(request, batch));
     return search.plan_within((request.budget - outside) / 4096 * 4096).has_value();
   };
   constexpr std::int64_t kMost = 1 << 16;

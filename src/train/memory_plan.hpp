@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "graph/graph.hpp"
 #include "plan/plan.hpp"
-#include "train/program.hpp"
 
 namespace surefit {
 
@@ -23,8 +23,8 @@ struct LedgerEntry {
 };
 
 struct MemoryRequest {
-  const Program* main = nullptr;        // training, or all there is
-  const Program* validation = nullptr;  // takes turns with it in the same arena
+  const Graph* main = nullptr;        // training, or all there is
+  const Graph* validation = nullptr;  // takes turns with it in the same arena
   std::int64_t batch = 1, validation_batch = 1;
   int threads = 1;
   std::int64_t group = 0;
@@ -32,6 +32,7 @@ struct MemoryRequest {
   std::string budget_source;                 // for people
   bool allow_spill = true;
   bool allow_half = false;
+  bool explain = true;               // a refusal tells ways out, which takes time
   std::vector<LedgerEntry> outside;  // the arena: weights, optimizer slots, data, staging
 };
 

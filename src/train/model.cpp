@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "surefit/model.hpp"
 
+#include <cmath>
+#include <fmt/ranges.h>
+
 #include "base/check.hpp"
 #include "base/env.hpp"
 #include "ckpt/checkpoint.hpp"
@@ -20,10 +23,8 @@ std::vector<Symbol> chain(const Shape& input, const std::vector<Layer>& layers) 
 }
 
 // Arrays become batches; a dataset of samples too, one of batches stays as it is.
-Dataset batches_of(const Tensor& x, const Tensor& y, const FitOptions& options, bool shuffle) {
-  Dataset data = Dataset::from_tensor_slices(x, y);
-  if (shuffle)
-    data = data.shuffle(static_cast<std::uint64_t>(std::max<std::int64_t>(1, x.shape()[0])));
+Dataset batches_of(Dataset data, const FitOptions& options, bool shuffle) {
+  if (shuffle) data = data.shuffle(std::max<std::uint64_t>(1, data.cardinality().value_or(1)));
   return data.batch(static_cast<std::uint64_t>(options.batch_size));
 }
 
@@ -52,14 +53,14 @@ const Compiled& Model::Impl::require_compiled(const char* what) const {
 
 Model::Model(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs,
              std::string name)
-    : impl_(std::make_unique<Impl>(inputs, outputs, std::move(name), false)) {}
+    : impl_(std::make_shared<Impl>(inputs, outputs, std::move(name), false)) {}
 Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
 Sequential::Sequential(const Shape& input, const std::vector<Layer>& layers, std::string name) {
   const std::vector<Symbol> ends = chain(input, layers);
-  impl_ = std::make_unique<Impl>(std::vector{ends[0]}, std::vector{ends[1]}, std::move(name), true);
+  impl_ = std::make_shared<Impl>(std::vector{ends[0]}, std::vector{ends[1]}, std::move(name), true);
 }
 
 const std::string& Model::name() const {
@@ -73,7 +74,7 @@ Model Model::from_json(const std::string& text, const std::string& file) {
   KerasModel parsed = model_from_keras_json(text, file);
   Model model;
   model.impl_ =
-      std::make_unique<Impl>(parsed.inputs, parsed.outputs, parsed.name, parsed.sequential);
+      std::make_shared<Impl>(parsed.inputs, parsed.outputs, parsed.name, parsed.sequential);
   if (parsed.compile) model.compile(std::move(*parsed.compile));
   return model;
 }
@@ -88,20 +89,57 @@ void Model::Impl::follow_schedule() {
 }
 
 void Model::Impl::finish_averaging() {
-  const int slot = compiled->optimizer.impl().average_slot();
-  if (slot == kNone || iterations == 0) return;
-  for (std::size_t i = 0; i < network.parameters().size(); ++i) {
-    if (network.parameters()[i].trainable)
-      parameters.set(i, parameters.get_slot(i, static_cast<std::size_t>(slot)));
-  }
+  if (compiled->optimizer.impl().averages_at_end() && iterations > 0) parameters.use_averages();
 }
 
+namespace {
+
+// The names of a model's outputs: those of their layers, with a number where one has several.
+std::vector<std::string> names_of_outputs(const Network& network) {
+  std::vector<std::string> names;
+  for (const int call : network.output_calls()) {
+    const auto layer =
+        static_cast<std::size_t>(network.calls()[static_cast<std::size_t>(call)].layer);
+    const std::string& stem = network.layers()[layer].name;
+    std::string name = stem;
+    for (int number = 1; std::find(names.begin(), names.end(), name) != names.end(); ++number)
+      name = fmt::format("{}_{}", stem, number);
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+std::vector<Target> targets_of(CompileOptions& options, const Network& network) {
+  const std::vector<std::string> names = names_of_outputs(network);
+  std::vector<Target> targets;
+  if (options.outputs.empty() && names.size() == 1) {
+    targets.push_back({std::move(options.loss), 1, std::move(options.metrics), {}});
+    return targets;
+  }
+  if (options.outputs.size() != names.size()) {
+    throw ConfigError(fmt::format(
+        "[compile] expected one entry of `outputs` for each output of the model ({}); got {}",
+        fmt::join(names, ", "), options.outputs.size()));
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    OutputOptions& output = options.outputs[i];
+    if (!std::isfinite(output.weight))
+      throw ConfigError(fmt::format("[compile] the weight of output '{}' is not finite", names[i]));
+    targets.push_back({std::move(output.loss), output.weight, std::move(output.metrics),
+                       names.size() > 1 ? names[i] : ""});
+  }
+  return targets;
+}
+
+}  // namespace
+
 void Model::compile(CompileOptions options) {
-  impl_->compiled.emplace(
-      Compiled{std::move(options.optimizer), std::move(options.loss), std::move(options.metrics)});
-  impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl().slots());
+  std::vector<Target> targets = targets_of(options, impl_->network);
+  impl_->compiled.emplace(Compiled{std::move(options.optimizer), std::move(targets)});
+  impl_->parameters.allocate_slots(impl_->compiled->optimizer.impl());
   impl_->learning_rate = impl_->compiled->optimizer.impl().learning_rate().at(0);
   impl_->iterations = 0;
+  ++impl_->compilations;
 }
 
 History Model::fit(const Dataset& data, const FitOptions& options) {
@@ -110,7 +148,14 @@ History Model::fit(const Dataset& data, const FitOptions& options) {
 
 History Model::fit(const Tensor& x, const Tensor& y, const FitOptions& options) {
   check_batch_size(options);
-  return fit(batches_of(x, y, options, options.shuffle), options);
+  return fit(batches_of(Dataset::from_tensor_slices(x, y), options, options.shuffle), options);
+}
+
+History Model::fit(const Tensor& x, const Tensor& y, const Tensor& sample_weight,
+                   const FitOptions& options) {
+  check_batch_size(options);
+  return fit(batches_of(Dataset::from_tensor_slices(x, y, sample_weight), options, options.shuffle),
+             options);
 }
 
 Logs Model::evaluate(const Dataset& data, const FitOptions& options) {
@@ -119,18 +164,29 @@ Logs Model::evaluate(const Dataset& data, const FitOptions& options) {
 
 Logs Model::evaluate(const Tensor& x, const Tensor& y, const FitOptions& options) {
   check_batch_size(options);
-  return evaluate(batches_of(x, y, options, false), options);
+  return evaluate(batches_of(Dataset::from_tensor_slices(x, y), options, false), options);
+}
+
+Tensor Model::confusion_matrix(const Dataset& data, const FitOptions& options) {
+  return count_confusions(*impl_, data, options);
 }
 
 Tensor Model::predict(const Tensor& x, const FitOptions& options) {
   check_batch_size(options);
-  return predict_model(
-      *impl_, Dataset::from_tensor_slices(x).batch(static_cast<std::uint64_t>(options.batch_size)),
-      options);
+  const auto batch = static_cast<std::uint64_t>(options.batch_size);
+  return std::move(predict(Dataset::from_tensor_slices(x).batch(batch), options)[0]);
+}
+
+std::vector<Tensor> Model::predict(const Dataset& data, const FitOptions& options) {
+  return predict_model(*impl_, data, options);
 }
 
 void Model::initialize(std::uint64_t seed) {
   impl_->parameters.initialize(seed);
+}
+
+std::vector<std::string> Model::output_names() const {
+  return names_of_outputs(impl_->network);
 }
 
 std::vector<std::string> Model::parameter_names() const {

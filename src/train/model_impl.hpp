@@ -37,7 +37,8 @@ class Model::Impl {
   void follow_schedule();
   // Puts the moving mean of the weights in their place, where the optimizer keeps one.
   void finish_averaging();
-  std::uint64_t iterations = 0;  // optimizer steps since compile
+  std::uint64_t iterations = 0;    // optimizer steps since compile
+  std::uint64_t compilations = 0;  // slots move with each
 };
 
 }  // namespace surefit

@@ -173,24 +173,32 @@ Network::Network(const std::vector<Symbol>& inputs, const std::vector<Symbol>& o
   }
   // A first build finds the parameters; their order never changes after that.
   Graph probe(structural_ops());
-  emit(probe, true, {}, parameters_);
+  emit(probe, true, {}, parameters_, {});
 }
 
-Network::Built Network::build(Graph& graph, bool training, const ConvPolicy& policy) const {
+Network::Built Network::build(Graph& graph, bool training, const ConvPolicy& policy,
+                              const Placement& placement) const {
   std::vector<Parameter> known = parameters_;
-  return emit(graph, training, policy, known);
+  return emit(graph, training, policy, known, placement);
 }
 
 Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& policy,
-                             std::vector<Parameter>& parameters) const {
+                             std::vector<Parameter>& parameters, const Placement& placement) const {
   Built built;
   std::unordered_map<std::string, int> index;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     index[parameters[i].name] = static_cast<int>(i);
-  built.parameters.assign(parameters.size(), kNone);
+  built.parameters = placement.parameters;
+  built.parameters.resize(parameters.size(), kNone);
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     const LayerCall& call = calls_[i];
     const NamedLayer& layer = layers_[static_cast<std::size_t>(call.layer)];
+    if (call.inputs.empty() && !placement.inputs.empty()) {
+      const auto at = std::find(inputs_.begin(), inputs_.end(), static_cast<int>(i));
+      built.call_outputs.push_back(
+          placement.inputs[static_cast<std::size_t>(at - inputs_.begin())]);
+      continue;
+    }
     if (call.inputs.empty()) {
       ValueType type;
       type.shape = call.shape;
@@ -206,7 +214,8 @@ Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& poli
       inputs.push_back(shared ? in_common_layout(graph, id, layer.name) : id);
     }
     CallBuilder builder(graph, training, shared ? kPlainPolicy : policy, layer,
-                        static_cast<std::uint32_t>(i), parameters, index, built);
+                        placement.first_layer_id + static_cast<std::uint32_t>(i), parameters, index,
+                        built);
     try {
       built.call_outputs.push_back(layer.layer.impl().build(builder, inputs));
     } catch (const ConfigError& error) {

@@ -33,6 +33,13 @@ struct Parameter {
   }
 };
 
+// What of a graph is there already when a model is called in the middle of it.
+struct Placement {
+  std::vector<ValueId> inputs = {};      // instead of inputs of its own
+  std::vector<ValueId> parameters = {};  // as parameters(); kNone or none: not there yet
+  std::uint32_t first_layer_id = 0;      // so that two calls draw different random numbers
+};
+
 class Network {
  public:
   Network(const std::vector<Symbol>& inputs, const std::vector<Symbol>& outputs);
@@ -56,12 +63,13 @@ class Network {
     std::vector<Update> updates;
   };
   // Emits the forward nodes of every layer into `graph`.
-  Built build(Graph& graph, bool training, const ConvPolicy& policy = {}) const;
+  Built build(Graph& graph, bool training, const ConvPolicy& policy = {},
+              const Placement& placement = {}) const;
 
  private:
   // Appends parameters that are not known yet.
   Built emit(Graph& graph, bool training, const ConvPolicy& policy,
-             std::vector<Parameter>& parameters) const;
+             std::vector<Parameter>& parameters, const Placement& placement) const;
 
   std::vector<NamedLayer> layers_;
   std::vector<LayerCall> calls_;

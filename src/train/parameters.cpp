@@ -39,6 +39,7 @@ ParameterStore::ParameterStore(const std::vector<Parameter>& parameters) : param
     offsets_.push_back(weight_count_);
     weight_count_ += padded(parameter.stored_count());
   }
+  slot_specs_.resize(parameters_.size());
 }
 
 std::size_t ParameterStore::in_pages(std::size_t count) {
@@ -115,31 +116,54 @@ void ParameterStore::set(std::size_t index, const Tensor& value) {
   pack(index, value, data(index));
 }
 
-void ParameterStore::allocate_slots(const std::vector<std::string>& names) {
-  slot_names_ = names;
-  slot_offsets_.clear();
+void ParameterStore::allocate_slots(const OptimizerImpl& optimizer) {
+  slot_specs_.assign(parameters_.size(), {});
+  slot_offsets_.assign(parameters_.size(), {});
   slot_count_ = 0;
-  for (const Parameter& parameter : parameters_) {
-    slot_offsets_.push_back(slot_count_);
-    if (parameter.trainable) slot_count_ += padded(parameter.stored_count()) * names.size();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].trainable) continue;
+    slot_specs_[i] = optimizer.slots(parameters_[i].spec.shape);
+    for (std::size_t slot = 0; slot < slot_specs_[i].size(); ++slot) {
+      slot_offsets_[i].push_back(slot_count_);
+      slot_count_ += padded(slot_stored_bytes(i, slot) / sizeof(float));
+    }
   }
   slots_.reset();
 }
 
+Shape ParameterStore::slot_shape(std::size_t index, std::size_t slot) const {
+  return slot_specs_[index][slot].shape.value_or(parameters_[index].spec.shape);
+}
+
+std::size_t ParameterStore::slot_stored_bytes(std::size_t index, std::size_t slot) const {
+  const std::optional<Shape>& shape = slot_specs_[index][slot].shape;
+  return (shape ? shape->count() : parameters_[index].stored_count()) * sizeof(float);
+}
+
 float* ParameterStore::slot(std::size_t index, std::size_t slot) const {
-  const Parameter& parameter = parameters_[index];
-  if (!parameter.trainable || slot >= slot_names_.size()) return nullptr;
   if (!slots_) slots_ = committed(slot_bytes(), "optimizer slots");
-  return reinterpret_cast<float*>(slots_->base()) + slot_offsets_[index] +
-         slot * padded(parameter.stored_count());
+  return reinterpret_cast<float*>(slots_->base()) + slot_offsets_[index][slot];
 }
 
-Tensor ParameterStore::get_slot(std::size_t index, std::size_t slot) const {
-  return unpack(index, this->slot(index, slot));
+void ParameterStore::use_averages() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    for (std::size_t s = 0; s < slot_specs_[i].size(); ++s) {
+      if (slot_specs_[i][s].name == kAverageSlot)
+        std::memcpy(data(i), slot(i, s), slot_stored_bytes(i, s));
+    }
+  }
 }
 
-void ParameterStore::set_slot(std::size_t index, std::size_t slot, const Tensor& value) {
-  pack(index, value, this->slot(index, slot));
+void ParameterStore::unpack_slot(std::size_t index, std::size_t slot, float* keras) const {
+  const float* engine = this->slot(index, slot);
+  if (!slot_specs_[index][slot].shape) return unpack(index, engine, keras);
+  std::memcpy(keras, engine, slot_stored_bytes(index, slot));
+}
+
+void ParameterStore::pack_slot(std::size_t index, std::size_t slot, const float* keras) const {
+  float* engine = this->slot(index, slot);
+  if (!slot_specs_[index][slot].shape) return pack(index, keras, engine);
+  std::memcpy(engine, keras, slot_stored_bytes(index, slot));
 }
 
 }  // namespace surefit

@@ -9,6 +9,7 @@
 #include "surefit/tensor.hpp"
 
 #include "engine/arena.hpp"
+#include "optim/optimizer.hpp"
 #include "train/network.hpp"
 
 namespace surefit {
@@ -29,19 +30,23 @@ class ParameterStore {
   Tensor get(std::size_t index) const;               // Keras's layout
   void set(std::size_t index, const Tensor& value);  // throws ConfigError on another shape
 
-  // One zeroed slot of each name for every trainable parameter; replaces earlier ones.
-  void allocate_slots(const std::vector<std::string>& names);
-  const std::vector<std::string>& slot_names() const { return slot_names_; }
-  float* slot(std::size_t index,
-              std::size_t slot) const;  // null for parameters that are not trained
+  // The optimizer's slots, zeroed, for every trainable parameter; replaces earlier ones.
+  void allocate_slots(const OptimizerImpl& optimizer);
+  // Those of a parameter; none where it is not trained.
+  const std::vector<SlotSpec>& slots(std::size_t index) const { return slot_specs_[index]; }
+  Shape slot_shape(std::size_t index, std::size_t slot) const;  // as files have it
+  std::size_t slot_stored_bytes(std::size_t index, std::size_t slot) const;
+  float* slot(std::size_t index, std::size_t slot) const;
   std::size_t slot_bytes() const { return in_pages(slot_count_); }
-  Tensor get_slot(std::size_t index, std::size_t slot) const;
-  void set_slot(std::size_t index, std::size_t slot, const Tensor& value);
+  // Puts the moving mean of the weights in their place.
+  void use_averages();
 
   // Between memory in the engine's layout and Keras's, which has as many floats as the parameter's
   // shape.
   void unpack(std::size_t index, const float* engine, float* keras) const;
   void pack(std::size_t index, const float* keras, float* engine) const;
+  void unpack_slot(std::size_t index, std::size_t slot, float* keras) const;
+  void pack_slot(std::size_t index, std::size_t slot, const float* keras) const;
   std::size_t offset(std::size_t index) const { return offsets_[index]; }  // floats from data(0)
 
  private:
@@ -55,8 +60,8 @@ class ParameterStore {
   std::size_t weight_count_ = 0, slot_count_ = 0;  // floats, with padding
   std::uint64_t seed_ = 0;
   mutable std::unique_ptr<Arena> weights_;
-  std::vector<std::string> slot_names_;
-  std::vector<std::size_t> slot_offsets_;  // floats, of the first slot
+  std::vector<std::vector<SlotSpec>> slot_specs_;
+  std::vector<std::vector<std::size_t>> slot_offsets_;  // floats
   mutable std::unique_ptr<Arena> slots_;
 };
 

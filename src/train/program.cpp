@@ -7,11 +7,11 @@
 #include "graph/autodiff.hpp"
 #include "nn/ops/structural.hpp"
 #include "nn/regularizer.hpp"
+#include "train/updates.hpp"
 
 namespace surefit {
-
 Program::Program(const Network& network, const Compiled* compiled, Purpose purpose,
-                 const ConvPolicy& policy)
+                 const ConvPolicy& policy, const Weighting& weighting)
     : graph_(structural_ops()) {
   const bool training = purpose == Purpose::kTrain;
   const Network::Built built = network.build(graph_, training, policy);
@@ -30,31 +30,82 @@ Program::Program(const Network& network, const Compiled* compiled, Purpose purpo
     return;
   }
   SUREFIT_CHECK(compiled != nullptr, "a program that trains or evaluates needs a compiled model");
-  if (built.outputs.size() != 1) {
-    throw ConfigError(
-        fmt::format("[compile] one loss needs one output; got {} outputs", built.outputs.size()));
-  }
-  const ValueId prediction = built.outputs[0];
-  label_spec_ = compiled->loss.impl().labels(graph_.value(prediction).type.shape);
-  ValueType label_type;
-  label_type.shape = label_spec_.shape;
-  label_type.dtype = label_spec_.dtype;
-  labels_ = graph_.add_input("labels", label_type);
-  const LossNodes loss = compiled->loss.impl().build(graph_, prediction, labels_, training);
-  loss_ = add_penalties(network, built, loss.loss);
+  std::vector<Seed> seeds;
+  add_targets(built, *compiled, weighting, training, seeds);
+  loss_ = add_penalties(network, built, loss_);
   graph_.keep(loss_);
-  if (training) graph_.keep(loss.gradient);
-  for (const Metric& metric : compiled->metrics) {
-    metrics_.push_back(metric.impl().build(graph_, prediction, labels_, label_spec_));
-    graph_.keep(metrics_.back());
-  }
+  for (const auto& [root, gradient] : seeds) graph_.keep(gradient);
   prune(graph_);
   fuse(graph_);
   if (training) {
-    graph_.release(loss.gradient);
-    add_backward(network, built, loss, compiled->optimizer);
+    for (const auto& [root, gradient] : seeds) graph_.release(gradient);
+    add_backward(network, built, seeds, compiled->optimizer);
   }
   graph_.check();
+}
+
+void Program::add_targets(const Network::Built& built, const Compiled& compiled,
+                          const Weighting& weighting, bool training, std::vector<Seed>& seeds) {
+  const std::vector<Target>& targets = compiled.targets;
+  if (built.outputs.size() != targets.size()) {
+    throw ConfigError(fmt::format(
+        "[compile] every output needs a loss of its own; expected {} for as many outputs; got {}",
+        built.outputs.size(), targets.size()));
+  }
+  if (targets.size() > 1 && !weighting.classes.empty())
+    throw ConfigError("[class_weight] works with one output; weigh samples instead");
+  if (weighting.samples && !weighting.classes.empty())
+    throw ConfigError("[class_weight] the data bring weights of samples already; give one of both");
+  if (weighting.samples) sample_weights_ = graph_.add_input("sample_weight", ValueType{});
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const LossNodes loss = add_target(targets[i], built.outputs[i], weighting, training);
+    target_losses_.push_back(loss.loss);
+    weights.push_back(targets[i].weight);
+    if (training) seeds.emplace_back(loss.root, loss.gradient);
+  }
+  if (targets.size() == 1 && targets[0].weight == 1) {
+    loss_ = target_losses_[0];
+    target_losses_.clear();
+    return;
+  }
+  loss_ = graph_.add1(make_weighted_sum_op(weights), target_losses_, "loss", Phase::kForward);
+  for (const ValueId id : target_losses_) graph_.keep(id);
+}
+
+LossNodes Program::add_target(const Target& target, ValueId prediction, const Weighting& weighting,
+                              bool training) {
+  const std::string name = target.name.empty() ? "labels" : target.name + "/labels";
+  const LossImpl& impl = target.loss.impl();
+  label_specs_.push_back(impl.labels(graph_.value(prediction).type.shape));
+  ValueType label_type;
+  label_type.shape = label_specs_.back().shape;
+  label_type.dtype = label_specs_.back().dtype;
+  const ValueId labels = graph_.add_input(name, label_type);
+  labels_.push_back(labels);
+  LossNodes loss = impl.build(graph_, prediction, labels, training);
+  const auto append = [&](std::shared_ptr<const Op> op, std::vector<ValueId> inputs) {
+    return graph_.add1(std::move(op), std::move(inputs), "loss", Phase::kForward);
+  };
+  ValueId weights = sample_weights_;
+  if (!weighting.classes.empty())
+    weights = append(make_class_weight_op(label_type, weighting.classes), {labels});
+  if (weights != kNone) {
+    const auto weigh = [&](ValueId id) {
+      return append(make_weigh_op(graph_.value(id).type), {id, weights});
+    };
+    loss.loss = weigh(loss.loss);
+    if (training) loss.gradient = weigh(loss.gradient);
+  }
+  if (training && target.weight != 1) {
+    loss.gradient =
+        append(make_scale_op(graph_.value(loss.gradient).type, target.weight), {loss.gradient});
+  }
+  for (const Metric& metric : target.metrics) {
+    metrics_.push_back(metric.impl().build(graph_, prediction, labels, label_specs_.back()));
+    graph_.keep(metrics_.back());
+  }
+  return loss;
 }
 
 ValueId Program::add_penalties(const Network& network, const Network::Built& built, ValueId loss) {
@@ -74,15 +125,14 @@ ValueId Program::add_penalties(const Network& network, const Network::Built& bui
 }
 
 void Program::add_backward(const Network& network, const Network::Built& built,
-                           const LossNodes& loss, const Optimizer& optimizer) {
+                           const std::vector<Seed>& seeds, const Optimizer& optimizer) {
   std::vector<ValueId> wanted;
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
     if (built.parameters[i] != kNone && network.parameters()[i].trainable)
       wanted.push_back(built.parameters[i]);
   }
   if (wanted.empty()) throw ConfigError("[compile] the model has no trainable parameters");
-  auto gradients = append_backward(graph_, {{loss.root, loss.gradient}}, wanted);
-  const std::vector<std::string> slots = optimizer.impl().slots();
+  auto gradients = append_backward(graph_, seeds, wanted);
   // In the order in which the backward pass finishes the gradients, so that early updates need no
   // reordering.
   std::vector<std::pair<NodeId, std::size_t>> order;
@@ -102,48 +152,15 @@ void Program::add_backward(const Network& network, const Network::Built& built,
                            {gradient, built.parameters[index]}, parameter.name, Phase::kUpdate,
                            Category::kGradients);
   }
-  const Clipping clip = optimizer.impl().clipping();
-  const auto norm_parts = [&](ValueId parameter, const std::string& name) {
-    return graph_.add1(make_square_sums_op(), {gradients.at(parameter)}, name, Phase::kUpdate,
-                       Category::kScratch);
-  };
-  ValueId factor = kNone;
-  if (clip.global_norm > 0) {
-    std::vector<ValueId> sums;
-    for (const auto& [producer, index] : order)
-      sums.push_back(norm_parts(built.parameters[index], network.parameters()[index].name));
-    factor = graph_.add1(make_clip_factor_op(clip.global_norm), sums, "optimizer", Phase::kUpdate,
-                         Category::kScratch);
-  }
-  for (const auto& [producer, index] : order) {
-    const ValueId parameter = built.parameters[index];
-    const std::string& name = network.parameters()[index].name;
-    ValueId gradient = gradients.at(parameter);
-    if (clip.value > 0)
-      gradient = graph_.add1(make_clip_value_op(clip.value), {gradient}, name, Phase::kUpdate,
-                             Category::kGradients);
-    if (clip.norm > 0) {
-      factor = graph_.add1(make_clip_factor_op(clip.norm), {norm_parts(parameter, name)}, name,
-                           Phase::kUpdate, Category::kScratch);
-    }
-    std::vector<ValueId> inputs = {parameter, gradient};
-    for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-      const ValueId id = graph_.add_persistent(name + "/" + slots[slot],
-                                               graph_.value(parameter).type, Category::kOptimizer);
-      persistents_[id] = {index, static_cast<int>(slot)};
-      inputs.push_back(id);
-    }
-    if (factor != kNone) inputs.push_back(factor);
-    const ParameterSpec& spec = network.parameters()[index].spec;
-    Constraint constraint;
-    if (spec.constraint)
-      constraint = make_constraint(*spec.constraint, spec.shape, spec.packing.get());
-    graph_.add(optimizer.impl().update_op(factor != kNone, constraint), std::move(inputs), name,
-               Phase::kUpdate);
-  }
-  for (const Network::Built::Update& later : built.updates) {
-    graph_.add(later.op, later.inputs, later.layer, Phase::kUpdate);
-  }
+  std::vector<ParameterGradient> updates;
+  for (const auto& [producer, index] : order)
+    updates.push_back({index, built.parameters[index], gradients.at(built.parameters[index])});
+  append_updates(graph_, network, optimizer.impl(), updates,
+                 [&](ValueId id, std::size_t parameter, int slot) {
+                   persistents_[id] = {parameter, slot};
+                 });
+  append_state_updates(graph_, built.updates);
+  fuse_updates(graph_);
 }
 
 std::byte* Program::persistent(ValueId id, const ParameterStore& store) const {

@@ -37,11 +37,13 @@ Feed::Feed(const Program& program, const Network& network, const Dataset& batche
            data::ReaderOptions options, std::string name)
     : program_(program), reader_(batches, std::move(options)), name_(std::move(name)) {
   const auto& spec = reader_.sample_spec();
-  const std::size_t wanted = program.inputs().size() + (program.labels() == kNone ? 0 : 1);
-  if (spec.size() < wanted) {
+  components_ = program.inputs();
+  components_.insert(components_.end(), program.labels().begin(), program.labels().end());
+  if (program.sample_weights() != kNone) components_.push_back(program.sample_weights());
+  if (spec.size() < components_.size()) {
     throw DataError(
         fmt::format("[{}] expected {} components per sample (inputs and labels); got {}", name_,
-                    wanted, spec.size()));
+                    components_.size(), spec.size()));
   }
   for (std::size_t i = 0; i < program.inputs().size(); ++i) {
     const Shape& shape = program.graph().value(program.inputs()[i]).type.shape;
@@ -53,15 +55,20 @@ Feed::Feed(const Program& program, const Network& network, const Dataset& batche
           shape.to_string(), spec[i].dims.to_string()));
     }
   }
-  if (program.labels() != kNone) {
-    const LabelSpec& labels = program.label_spec();
-    const Dims& row = spec[program.inputs().size()].dims;
+  for (std::size_t i = 0; i < program.labels().size(); ++i) {
+    const LabelSpec& labels = program.label_specs()[i];
+    const Dims& row = spec[program.inputs().size() + i].dims;
     const bool scalar = labels.shape.rank() == 0 && row.count() == 1;
     if (!scalar && !fits(row, labels.shape)) {
       throw DataError(
           fmt::format("[{}] the labels do not fit the loss; expected {} per sample; got {}", name_,
                       labels.shape.to_string(), row.to_string()));
     }
+  }
+  if (program.sample_weights() != kNone && spec[components_.size() - 1].dims.count() != 1) {
+    throw DataError(
+        fmt::format("[{}] expected one number per sample behind the labels, its weight; got {}",
+                    name_, spec[components_.size() - 1].dims.to_string()));
   }
   batch_ = static_cast<std::int64_t>(reader_.batch_size());
   if (batch_ == 0)
@@ -81,17 +88,15 @@ void Feed::bind(const Executable& executable) {
         {type.dtype, spec[component].dims,
          std::span(memory.base, memory.sample_bytes * static_cast<std::size_t>(batch_))});
   };
-  for (std::size_t i = 0; i < program_.inputs().size(); ++i) add(program_.inputs()[i], i);
-  if (program_.labels() != kNone) add(program_.labels(), program_.inputs().size());
-  wanted_ = slots_.size();
+  for (std::size_t i = 0; i < components_.size(); ++i) add(components_[i], i);
   const auto bytes_of = [&](std::size_t i) {
     return spec[i].dims.count() * size_of(spec[i].dtype) * static_cast<std::size_t>(batch_);
   };
   std::size_t skipped = 0;
-  for (std::size_t i = wanted_; i < spec.size(); ++i) skipped += bytes_of(i);
+  for (std::size_t i = components_.size(); i < spec.size(); ++i) skipped += bytes_of(i);
   skipped_.resize(skipped);
   std::span<std::byte> rest(skipped_);
-  for (std::size_t i = wanted_; i < spec.size(); ++i) {
+  for (std::size_t i = components_.size(); i < spec.size(); ++i) {
     slots_.push_back({spec[i].dtype, spec[i].dims, rest.first(bytes_of(i))});
     rest = rest.subspan(bytes_of(i));
   }
@@ -105,60 +110,79 @@ std::int64_t Feed::next(ThreadPool& pool) {
 }
 
 void Feed::check(std::int64_t samples, ThreadPool& pool) const {
-  const std::size_t pictures = program_.inputs().size();
   pool.parallel_for(static_cast<std::size_t>(samples), [&](std::size_t n, int) {
-    for (std::size_t i = 0; i < wanted_; ++i) {
-      const data::Slot& slot = slots_[i];
-      const std::size_t bytes = slot.row_bytes();
-      if (slot.dtype == DType::kFloat32) {
-        const auto* values = reinterpret_cast<const float*>(slot.bytes.data() + n * bytes);
-        if (!all_finite(values, bytes / sizeof(float))) {
-          throw DataError(
-              fmt::format("[{}] sample {}: {} contains NaN or Inf; expected finite numbers", name_,
-                          ids_[n], i < pictures ? "the input" : "the label"));
-        }
-      } else if (i == pictures && program_.label_spec().classes > 0) {
-        const auto* labels = reinterpret_cast<const std::int32_t*>(slot.bytes.data() + n * bytes);
-        for (std::size_t at = 0; at < bytes / sizeof(std::int32_t); ++at) {
-          if (labels[at] >= 0 && labels[at] < program_.label_spec().classes) continue;
-          throw DataError(
-              fmt::format("[{}] sample {}: label out of range; expected 0 to {}; got {}", name_,
-                          ids_[n], program_.label_spec().classes - 1, labels[at]));
-        }
-      }
-    }
+    for (std::size_t i = 0; i < components_.size(); ++i) check_component(i, n);
   });
 }
 
-Scores::Scores(const std::vector<Metric>& metrics, const std::string& prefix) : metrics_(metrics) {
+void Feed::check_component(std::size_t component, std::size_t n) const {
+  const data::Slot& slot = slots_[component];
+  const std::size_t bytes = slot.row_bytes(), first_label = program_.inputs().size();
+  if (slot.dtype == DType::kFloat32) {
+    const auto* values = reinterpret_cast<const float*>(slot.bytes.data() + n * bytes);
+    if (all_finite(values, bytes / sizeof(float))) return;
+    throw DataError(fmt::format(
+        "[{}] sample {}: {} contains NaN or Inf; expected finite numbers", name_, ids_[n],
+        component < first_label                              ? "the input"
+        : component < first_label + program_.labels().size() ? "the label"
+                                                             : "the weight"));
+  }
+  const std::int64_t classes =
+      component >= first_label ? program_.label_specs()[component - first_label].classes : 0;
+  if (classes == 0) return;
+  const auto* labels = reinterpret_cast<const std::int32_t*>(slot.bytes.data() + n * bytes);
+  for (std::size_t at = 0; at < bytes / sizeof(std::int32_t); ++at) {
+    if (labels[at] >= 0 && labels[at] < classes) continue;
+    throw DataError(fmt::format("[{}] sample {}: label out of range; expected 0 to {}; got {}",
+                                name_, ids_[n], classes - 1, labels[at]));
+  }
+}
+
+Scores::Scores(const std::vector<Target>& targets, const std::string& prefix) {
   logs_.emplace_back(prefix + "loss", 0.0);
-  for (const Metric& metric : metrics) {
-    logs_.emplace_back(prefix + metric.name(), 0.0);
-    states_.emplace_back(metric.impl().state_size(), 0.0);
+  for (const Target& target : targets) {
+    if (target.name.empty()) continue;
+    logs_.emplace_back(prefix + target.name + "_loss", 0.0);
+    loss_sums_.push_back(0);
+  }
+  for (const Target& target : targets) {
+    const std::string stem = prefix + (target.name.empty() ? "" : target.name + "_");
+    for (const Metric& metric : target.metrics) {
+      logs_.emplace_back(stem + metric.name(), 0.0);
+      states_.push_back({&metric.impl(), std::vector<double>(metric.impl().state_size(), 0.0)});
+    }
   }
 }
 
 void Scores::reset() {
   loss_sum_ = count_ = 0;
-  for (auto& state : states_) std::fill(state.begin(), state.end(), 0.0);
+  std::fill(loss_sums_.begin(), loss_sums_.end(), 0.0);
+  for (auto& [metric, numbers] : states_) std::fill(numbers.begin(), numbers.end(), 0.0);
 }
 
 void Scores::add(const Executable& executable, const Program& program, std::int64_t samples) {
-  const Operand loss = executable.operand(program.loss());
-  for (std::int64_t n = 0; n < samples; ++n) loss_sum_ += *loss.at<double>(n);
+  const auto sum = [&](ValueId id, double& to) {
+    const Operand loss = executable.operand(id);
+    for (std::int64_t n = 0; n < samples; ++n) to += *loss.at<double>(n);
+  };
+  sum(program.loss(), loss_sum_);
+  for (std::size_t i = 0; i < loss_sums_.size(); ++i)
+    sum(program.target_losses()[i], loss_sums_[i]);
   count_ += static_cast<double>(samples);
-  for (std::size_t m = 0; m < metrics_.size(); ++m) {
+  for (std::size_t m = 0; m < states_.size(); ++m) {
     const Operand values = executable.operand(program.metrics()[m]);
     const std::size_t width = values.sample_bytes / sizeof(float);
     for (std::int64_t n = 0; n < samples; ++n)
-      metrics_[m].impl().update(states_[m], {values.at(n), width});
+      states_[m].metric->update(states_[m].numbers, {values.at(n), width});
   }
 }
 
 const Logs& Scores::logs() {
-  logs_[0].second = count_ > 0 ? loss_sum_ / count_ : 0;
-  for (std::size_t m = 0; m < metrics_.size(); ++m)
-    logs_[m + 1].second = metrics_[m].impl().result(states_[m]);
+  const double share = count_ > 0 ? 1 / count_ : 0;
+  std::size_t at = 0;
+  logs_[at++].second = count_ > 0 ? loss_sum_ / count_ : 0;
+  for (const double sum : loss_sums_) logs_[at++].second = sum * share;
+  for (const State& state : states_) logs_[at++].second = state.metric->result(state.numbers);
   return logs_;
 }
 

@@ -34,6 +34,7 @@ class Feed {
 
  private:
   void check(std::int64_t samples, ThreadPool& pool) const;
+  void check_component(std::size_t component, std::size_t n) const;
 
   const Program& program_;
   data::BatchReader reader_;
@@ -41,34 +42,40 @@ class Feed {
   std::vector<data::Slot> slots_;
   std::vector<std::uint64_t> ids_;
   std::string name_;
-  std::size_t wanted_ = 0;          // slots that the program reads
-  std::vector<std::byte> skipped_;  // where the others go
+  std::vector<ValueId> components_;  // of a sample, that the program reads
+  std::vector<std::byte> skipped_;   // where the others go
 };
 
 // Loss and metrics over the samples seen, added in sample order.
 class Scores {
  public:
   // Logs are called `prefix` + "loss" and so on.
-  Scores(const std::vector<Metric>& metrics, const std::string& prefix);
+  Scores(const std::vector<Target>& targets, const std::string& prefix);
   void reset();
   void add(const Executable& executable, const Program& program, std::int64_t samples);
   const Logs& logs();                          // of everything since reset(); allocates nothing
+  std::span<const double> state(std::size_t metric) const { return states_[metric].numbers; }
   const Logs& names() const { return logs_; }  // with whatever numbers
   // Every number of the state, in a fixed order.
   template <typename Visit>
   void visit(const Visit& visit) {
     visit(loss_sum_);
     visit(count_);
-    for (auto& state : states_) {
-      for (double& number : state) visit(number);
+    for (double& sum : loss_sums_) visit(sum);
+    for (State& state : states_) {
+      for (double& number : state.numbers) visit(number);
     }
   }
 
  private:
-  const std::vector<Metric>& metrics_;
+  struct State {
+    const MetricImpl* metric;
+    std::vector<double> numbers;
+  };
   double loss_sum_ = 0, count_ = 0;
+  std::vector<double> loss_sums_;  // of the outputs, where there are several
   Logs logs_;
-  std::vector<std::vector<double>> states_;
+  std::vector<State> states_;
 };
 
 }  // namespace surefit

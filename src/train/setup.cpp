@@ -25,6 +25,11 @@ ConvPolicy policy_of(const FitOptions& options) {
   return {.winograd = options.winograd, .onednn = options.onednn};
 }
 
+Weighting weighting_of(const Dataset& data, const Network& network) {
+  const std::size_t known = network.input_calls().size() + network.output_calls().size();
+  return {.samples = data.element_spec().size() == known + 1};
+}
+
 data::ReaderOptions feed_options(const FitOptions& options, int threads) {
   return {.seed = options.seed, .threads = threads, .input = options.input};
 }
@@ -36,10 +41,10 @@ data::ReaderOptions once_options(const FitOptions& options, int threads) {
   return reader;
 }
 
-MemoryRequest memory_request(const FitOptions& options, const Program& program, std::int64_t batch,
+MemoryRequest memory_request(const FitOptions& options, const Graph& graph, std::int64_t batch,
                              int threads) {
   MemoryRequest request;
-  request.main = &program;
+  request.main = &graph;
   request.batch = batch;
   request.threads = threads;
   request.group = options.group;

@@ -14,6 +14,8 @@ namespace surefit {
 
 int threads_of(const FitOptions& options);
 ConvPolicy policy_of(const FitOptions& options);
+// A component behind inputs and labels is the weight of the sample.
+Weighting weighting_of(const Dataset& data, const Network& network);
 data::ReaderOptions feed_options(const FitOptions& options, int threads);
 // For data that are gone through once, or beside the training data: no cache, and a budget of their
 // own.
@@ -21,7 +23,7 @@ data::ReaderOptions once_options(const FitOptions& options, int threads);
 
 // What to plan for, with the budget, but without data and parameters yet. Throws ConfigError on
 // an unknown consent.
-MemoryRequest memory_request(const FitOptions& options, const Program& program, std::int64_t batch,
+MemoryRequest memory_request(const FitOptions& options, const Graph& graph, std::int64_t batch,
                              int threads);
 void enter_data(const Feed& feed, const std::string& name, MemoryRequest& request);
 void enter_parameters(const ParameterStore& store, MemoryRequest& request);

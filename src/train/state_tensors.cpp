@@ -18,16 +18,15 @@ std::size_t bytes_of(const SafetensorsSpec& spec) {
 StateTensors::StateTensors(ParameterStore& store, const std::vector<const Callback*>& keepers)
     : store_(store) {
   for (std::size_t i = 0; i < store.count(); ++i) add(store.parameter(i).name, {.parameter = i});
-  for (std::size_t slot = 0; slot < store.slot_names().size(); ++slot) {
-    for (std::size_t i = 0; i < store.count(); ++i) {
-      if (!store.parameter(i).trainable) continue;
-      add(fmt::format("optimizer/{}/{}", store.slot_names()[slot], store.parameter(i).name),
+  for (std::size_t i = 0; i < store.count(); ++i) {
+    for (std::size_t slot = 0; slot < store.slots(i).size(); ++slot) {
+      add(fmt::format("optimizer/{}/{}", store.slots(i)[slot].name, store.parameter(i).name),
           {.parameter = i, .slot = static_cast<int>(slot)});
     }
   }
   for (const Callback* keeper : keepers) {
     const auto number = static_cast<int>(keepers_.size());
-    keepers_.push_back({keeper, std::make_unique<Arena>(store.bytes()), false});
+    keepers_.push_back({keeper, nullptr, false});
     for (std::size_t i = 0; i < store.count(); ++i) {
       add(fmt::format("kept/{}/{}", number, store.parameter(i).name),
           {.parameter = i, .keeper = number});
@@ -36,8 +35,10 @@ StateTensors::StateTensors(ParameterStore& store, const std::vector<const Callba
 }
 
 void StateTensors::add(std::string name, const Place& place) {
-  specs_.push_back(
-      {std::move(name), DType::kFloat32, store_.parameter(place.parameter).spec.shape});
+  const Shape shape = place.slot >= 0
+                          ? store_.slot_shape(place.parameter, static_cast<std::size_t>(place.slot))
+                          : store_.parameter(place.parameter).spec.shape;
+  specs_.push_back({std::move(name), DType::kFloat32, shape});
   places_.push_back(place);
   places_.back().offset = total_bytes_;
   total_bytes_ += bytes_of(specs_.back());
@@ -46,28 +47,48 @@ void StateTensors::add(std::string name, const Place& place) {
 
 void StateTensors::allocate(bool staging) {
   staged_ = staging;
-  staging_ = std::make_unique<Arena>(staging ? total_bytes_ : largest_bytes_);
+  staging_.reset();  // never both
+  staging_ = std::make_unique<Arena>(staging_bytes(staging));
+}
+
+std::size_t StateTensors::staging_bytes(bool staging) const {
+  return Arena::in_pages(staging ? total_bytes_ : largest_bytes_);
+}
+
+void StateTensors::allocate_kept() {
+  for (Keeper& keeper : keepers_) {
+    if (!keeper.weights) keeper.weights = std::make_unique<Arena>(store_.bytes());
+  }
 }
 
 std::size_t StateTensors::kept_bytes() const {
-  std::size_t bytes = 0;
-  for (const Keeper& keeper : keepers_) bytes += keeper.weights->bytes();
-  return bytes;
+  return keepers_.size() * Arena::in_pages(store_.bytes());
 }
 
-float* StateTensors::memory(const Place& place) const {
-  if (place.slot >= 0) return store_.slot(place.parameter, static_cast<std::size_t>(place.slot));
+float* StateTensors::weights(const Place& place) const {
   if (place.keeper < 0) return store_.data(place.parameter);
   const Keeper& keeper = keepers_[static_cast<std::size_t>(place.keeper)];
   return reinterpret_cast<float*>(keeper.weights->base()) + store_.offset(place.parameter);
 }
 
+void StateTensors::copy_out(const Place& place, std::byte* to) const {
+  auto* keras = reinterpret_cast<float*>(to);
+  if (place.slot >= 0)
+    return store_.unpack_slot(place.parameter, static_cast<std::size_t>(place.slot), keras);
+  store_.unpack(place.parameter, weights(place), keras);
+}
+
+void StateTensors::copy_in(const Place& place, const std::byte* from) const {
+  const auto* keras = reinterpret_cast<const float*>(from);
+  if (place.slot >= 0)
+    return store_.pack_slot(place.parameter, static_cast<std::size_t>(place.slot), keras);
+  store_.pack(place.parameter, keras, weights(place));
+}
+
 void StateTensors::stage(ThreadPool& pool) {
   if (!staged_) return;
   pool.parallel_for(places_.size(), [&](std::size_t index, int) {
-    const Place& place = places_[index];
-    store_.unpack(place.parameter, memory(place),
-                  reinterpret_cast<float*>(staging_->base() + place.offset));
+    copy_out(places_[index], staging_->base() + places_[index].offset);
   });
 }
 
@@ -75,7 +96,7 @@ std::span<const std::byte> StateTensors::tensor(std::size_t index) {
   const Place& place = places_[index];
   const std::size_t bytes = bytes_of(specs_[index]);
   if (staged_) return {staging_->base() + place.offset, bytes};
-  store_.unpack(place.parameter, memory(place), reinterpret_cast<float*>(staging_->base()));
+  copy_out(place, staging_->base());
   return {staging_->base(), bytes};
 }
 
@@ -89,8 +110,7 @@ std::vector<std::string> StateTensors::load(const CheckpointFile& file) {
       continue;
     }
     file.read_into(spec.name, {staging_->base(), bytes_of(spec)});
-    store_.pack(places_[i].parameter, reinterpret_cast<const float*>(staging_->base()),
-                memory(places_[i]));
+    copy_in(places_[i], staging_->base());
   }
   return left;
 }

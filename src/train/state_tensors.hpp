@@ -24,9 +24,13 @@ class StateTensors final : public TensorSource {
 
   const std::vector<SafetensorsSpec>& specs() const { return specs_; }
   // Room for a copy of everything, so that the training can go on while it is written; without
-  // staging only for the largest tensor. Committed here, never grown.
+  // staging only for the largest tensor. Committed here; replaces what was there.
   void allocate(bool staging);
   std::size_t staging_bytes() const { return staging_ ? staging_->bytes() : 0; }
+  std::size_t staging_bytes(bool staging) const;  // that allocate() would take
+  bool staged() const { return staged_; }
+  // Room for the weights that callbacks keep.
+  void allocate_kept();
   std::size_t kept_bytes() const;
   std::uint64_t state_bytes() const { return total_bytes_; }
 
@@ -56,7 +60,9 @@ class StateTensors final : public TensorSource {
     std::unique_ptr<Arena> weights;
     bool used = false;
   };
-  float* memory(const Place& place) const;
+  float* weights(const Place& place) const;
+  void copy_out(const Place& place, std::byte* to) const;
+  void copy_in(const Place& place, const std::byte* from) const;
   Keeper& keeper_of(const Callback& owner);
   void add(std::string name, const Place& place);
 

@@ -3,11 +3,12 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <malloc.h>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "base/units.hpp"
 
 namespace surefit {
 namespace {
@@ -70,6 +71,17 @@ class LossGuard final : public RunObserver {
   std::int64_t samples_;
 };
 
+Weighting training_weights(const FitOptions& options, const Dataset& data, const Network& network) {
+  Weighting weighting = weighting_of(data, network);
+  weighting.classes = options.class_weight;
+  for (const auto& [label, weight] : weighting.classes) {
+    if (weight >= 0 && std::isfinite(weight)) continue;
+    throw ConfigError(fmt::format(
+        "[class_weight] expected a number of at least 0 for class {}; got {}", label, weight));
+  }
+  return weighting;
+}
+
 }  // namespace
 
 const double* find_log(const Logs& logs, const std::string& name) {
@@ -79,15 +91,17 @@ const double* find_log(const Logs& logs, const std::string& name) {
   return nullptr;
 }
 
-Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& options)
+Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& options,
+                 std::shared_ptr<HeadroomSource> headroom)
     : model_(model),
       options_(options),
       pool_(threads_of(options), prepare_compute_thread),
       train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain,
-                     policy_of(options)),
+                     policy_of(options), training_weights(options, train, model.network)),
       train_feed_(train_program_, model.network, train, feed_options(options, pool_.threads())),
-      scores_(model.compiled->metrics, ""),
-      validation_scores_(model.compiled->metrics, "val_") {
+      headroom_(std::move(headroom)),
+      scores_(model.compiled->targets, ""),
+      validation_scores_(model.compiled->targets, "val_") {
   if (options.epochs < 1)
     throw ConfigError(fmt::format("[epochs] expected at least 1; got {}", options.epochs));
   if (options.max_steps < 0)
@@ -96,56 +110,72 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
   if (options.validation_data) {
     validation_program_ = std::make_unique<Program>(
-        model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options));
+        model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options),
+        weighting_of(*options.validation_data, model.network));
     validation_feed_ =
         std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,
                                once_options(options, pool_.threads()), "validation data");
   }
-  bind(plan());
+  checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
+  wants_copy_ = checkpoints_->saves() && options_.checkpoint_staging;
+  MemoryRequest all =
+      memory_request(options_, train_program_.graph(), train_feed_.batch(), pool_.threads());
+  // A cache is a gain, never the reason to refuse a run.
+  train_feed_.reader().limit_cache(all.budget / 4);
+  enter_residents(all);
+  bind(plan(all));
 }
 
-// With a copy of the state for checkpoints where that fits; otherwise they are written from the
-// state itself while training waits. Nothing is committed before a plan was found.
-MemoryPlan Trainer::plan() {
-  MemoryRequest request =
-      memory_request(options_, train_program_, train_feed_.batch(), pool_.threads());
-  // A cache is a gain, never the reason to refuse a run.
-  train_feed_.reader().limit_cache(request.budget / 4);
+void Trainer::enter_residents(MemoryRequest& request) const {
   enter_data(train_feed_, "data", request);
   if (validation_program_) {
-    request.validation = validation_program_.get();
+    request.validation = &validation_program_->graph();
     request.validation_batch = validation_feed_->batch();
     enter_data(*validation_feed_, "validation data", request);
   }
   enter_parameters(model_.parameters, request);
-  const auto with_copy = [&](std::uint64_t staging, std::uint64_t kept) {
+}
+
+// With a copy of the state for checkpoints where that fits; otherwise they are written from the
+// state itself while training waits. Nothing is committed before a plan was found.
+MemoryPlan Trainer::plan(const MemoryRequest& request) {
+  const auto with = [&](bool copy) {
     MemoryRequest all = request;
-    all.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint, staging});
-    all.outside.push_back({"weights that callbacks keep", Category::kCheckpoint, kept});
+    all.outside.push_back({"copy of the state for checkpoints", Category::kCheckpoint,
+                           checkpoints_->staging_bytes(copy)});
+    all.outside.push_back(
+        {"weights that callbacks keep", Category::kCheckpoint, checkpoints_->kept_bytes()});
     return all;
   };
-  const bool saves = !options_.run.empty() && options_.checkpoint_every != "never";
-  const bool wants_copy = saves && options_.checkpoint_staging;
-  // A copy that costs more time in every step than it saves at checkpoints is not worth its room.
-  constexpr double kWorthIt = 1.02;
-  double slowdown = std::numeric_limits<double>::infinity();  // with a copy
-  if (wants_copy) {
+  std::optional<MemoryPlan> best;
+  if (wants_copy_) {
     try {
-      const auto state = model_.parameters.bytes() + model_.parameters.slot_bytes();
-      slowdown = plan_memory(with_copy(state, 0)).slowdown;
-    } catch (const MemoryRefused&) {  // perhaps without it
+      MemoryRequest all = with(true);
+      all.explain = false;
+      best = plan_memory(all);
+      holding_.full_speed = best->full_speed_bytes;
+    } catch (const MemoryRefused& refused) {  // perhaps without it
+      holding_.full_speed = refused.need();
     }
   }
-  const bool without_copy =
-      slowdown > 1 && slowdown > plan_memory(request).slowdown * kWorthIt && wants_copy;
-  if (without_copy) options_.checkpoint_staging = false;
-  checkpoints_ = std::make_unique<Checkpointer>(model_, options_, train_feed_, scores_, progress_);
-  MemoryPlan plan =
-      plan_memory(with_copy(checkpoints_->staging_bytes(), checkpoints_->kept_bytes()));
-  report_ = report_of(plan, request.budget_source, train_program_.graph());
-  if (without_copy)
+  // A copy that costs more time in every step than it saves at checkpoints is not worth its room.
+  constexpr double kWorthIt = 1.02;
+  bool copy = best.has_value();
+  if (!best || best->slowdown > 1) {
+    MemoryPlan lean = plan_memory(with(false));
+    if (!wants_copy_) holding_.full_speed = lean.full_speed_bytes;
+    if (!best || best->slowdown > lean.slowdown * kWorthIt) {
+      best = std::move(lean);
+      copy = false;
+    }
+  }
+  checkpoints_->commit(copy);
+  report_ = report_of(*best, request.budget_source, train_program_.graph());
+  if (wants_copy_ && !copy)
     report_.rungs.emplace_back("checkpoints without a copy: training waits for the disk", 0);
-  return plan;
+  holding_.bytes = report_.predicted_bytes;
+  holding_.budget = request.budget;
+  return std::move(*best);
 }
 
 void Trainer::bind(MemoryPlan plan) {
@@ -158,6 +188,82 @@ void Trainer::bind(MemoryPlan plan) {
     validation_executable_ = bind(*validation_program_, std::move(*plan.validation));
     validation_feed_->bind(*validation_executable_);
   }
+}
+
+// Between two steps: nothing in the arena is needed any more, what persists lies elsewhere.
+void Trainer::mind_memory() {
+  if (const auto change = watch_->look(holding_)) change_plan(*change);
+}
+
+void Trainer::change_plan(const BudgetChange& change) {
+  const double started = watch_->now_s();
+  const std::uint64_t before = holding_.bytes;
+  // First of all, so that its pages are free while the search goes on.
+  train_executable_.reset();
+  validation_executable_.reset();
+  arena_.reset();
+  spill_.reset();
+  try {
+    bool bound = change.wanted >= holding_.floor && rebind(change.wanted);
+    // Not so far down; but the floor itself may do.
+    if (!bound && (holding_.floor <= change.most || wait_for_memory()))
+      bound = rebind(holding_.floor);
+    if (!bound) {
+      interrupt(fmt::format("too little memory: {} leaves {}, the smallest plan needs {}",
+                            watch_->limiter(), format_bytes(watch_->left_bytes()),
+                            format_bytes(holding_.floor)));
+      return;
+    }
+  } catch (const SystemError& error) {  // no room on disk to spill to, say
+    interrupt(fmt::format("no smaller plan: {}", error.what()));
+    return;
+  }
+  watch_->changed(watch_->now_s() - started, change.grows);
+  call(&Callback::on_plan_change, describe_change(before, change.grows));
+}
+
+bool Trainer::rebind(std::uint64_t budget) {
+  MemoryRequest request =
+      memory_request(options_, train_program_.graph(), train_feed_.batch(), pool_.threads());
+  request.budget = budget;
+  request.explain = false;
+  if (train_feed_.reader().planned_bytes() > budget / 4) train_feed_.reader().drop_cache();
+  enter_residents(request);
+  try {
+    MemoryPlan found = plan(request);
+    ::malloc_trim(0);  // what the search left behind is not in the ledger
+    bind(std::move(found));
+    return true;
+  } catch (const MemoryRefused& refused) {
+    holding_.floor = refused.floor();
+    return false;
+  }
+}
+
+// Whatever comes of it, the run can go on from here.
+bool Trainer::wait_for_memory() {
+  checkpoints_->save_now(*this, pool_);
+  checkpoints_->commit(false);
+  const std::uint64_t left = watch_->left_bytes();
+  warn(fmt::format("memory is scarce: {} leaves {}{}, the smallest plan needs {}; waiting",
+                   watch_->limiter(), format_bytes(left),
+                   left > holding_.floor ? ", soon less" : "", format_bytes(holding_.floor)));
+  return watch_->wait_for(holding_.floor);
+}
+
+std::string Trainer::describe_change(std::uint64_t before, bool grows) const {
+  const std::string speed = report_.slowdown > 1.005
+                                ? fmt::format("about {:.0f} % slower than with all it wants",
+                                              (report_.slowdown - 1) * 100)
+                                : "at full speed";
+  const bool same = holding_.bytes == before;  // it only waited
+  return fmt::format("memory is {} ({} leaves {}): now {}{}, same bits, {}",
+                     grows  ? "back"
+                     : same ? "enough again"
+                            : "getting scarce",
+                     watch_->limiter(), format_bytes(watch_->left_bytes()),
+                     format_bytes(holding_.bytes),
+                     same ? "" : " instead of " + format_bytes(before), speed);
 }
 
 Trainer::~Trainer() = default;
@@ -211,6 +317,7 @@ History Trainer::run() {
   checkpoints_->open();
   if (options_.resume && restore()) call(&Callback::on_resume);
   checkpoints_->begin();
+  watch_.emplace(headroom_, options_.memory_budget == 0 ? kNoLimit : options_.memory_budget);
   run_epochs();
   if (progress_.history.interrupted) {
     checkpoints_->save_now(*this, pool_);
@@ -300,6 +407,7 @@ void Trainer::train_epoch() {
     ++progress_.steps_done;
     if (!options_.callbacks.empty()) call(&Callback::on_train_batch_end, scores_.logs());
     checkpoints_->after_step(*this, pool_);
+    if (!progress_.history.interrupted) mind_memory();
   }
   if (progress_.position == 0 && !rolled_back_)
     throw DataError("[data] the dataset is empty; expected at least one sample");
@@ -361,6 +469,7 @@ void Trainer::validate(Logs& logs) {
     validation_executable_->run(context(samples));
     validation_scores_.add(*validation_executable_, *validation_program_, samples);
     call(&Callback::on_test_batch_end);
+    if (!progress_.history.interrupted) mind_memory();
     if (progress_.history.interrupted) return;
   }
   if (!any) throw DataError("[validation data] the dataset is empty; expected at least one sample");

@@ -8,6 +8,7 @@
 
 #include "engine/onednn.hpp"
 #include "train/checkpointing.hpp"
+#include "train/memory_watch.hpp"
 #include "train/session.hpp"
 #include "train/setup.hpp"
 
@@ -20,7 +21,8 @@ void save_model_weights(const Model::Impl& model, const std::string& path);
 class Trainer final : public TrainState {
  public:
   // `train` and the validation data are datasets of batches.
-  Trainer(Model::Impl& model, const Dataset& train, const FitOptions& options);
+  Trainer(Model::Impl& model, const Dataset& train, const FitOptions& options,
+          std::shared_ptr<HeadroomSource> headroom = system_headroom());
   ~Trainer() override;
 
   History run();
@@ -68,8 +70,14 @@ class Trainer final : public TrainState {
   void validate(Logs& logs);
   [[noreturn]] void explain_bad_loss();
   StepContext context(std::int64_t samples) const;
-  MemoryPlan plan();
+  void enter_residents(MemoryRequest& request) const;
+  MemoryPlan plan(const MemoryRequest& request);
   void bind(MemoryPlan plan);
+  void mind_memory();
+  void change_plan(const BudgetChange& change);
+  bool rebind(std::uint64_t budget);
+  bool wait_for_memory();
+  std::string describe_change(std::uint64_t before, bool grows) const;
   std::unique_ptr<Executable> bind(const Program& program, Plan plan);
 
   Model::Impl& model_;
@@ -79,7 +87,11 @@ class Trainer final : public TrainState {
   Feed train_feed_;
   std::unique_ptr<Program> validation_program_;
   std::unique_ptr<Feed> validation_feed_;
+  bool wants_copy_ = false;  // of the state for checkpoints, where that costs no time
   MemoryReport report_;
+  Holding holding_;
+  std::shared_ptr<HeadroomSource> headroom_;
+  std::optional<MemoryWatch> watch_;
   std::shared_ptr<Arena> arena_;
   std::shared_ptr<SpillFile> spill_;
   std::unique_ptr<Executable> train_executable_, validation_executable_;

@@ -129,14 +129,19 @@ CompileOptions compile_options(const Model& model, const Dataset& samples,
   } else if (file) {
     options.optimizer = file->optimizer;
   }
+  if (file && file->targets.size() > 1 && given.loss.empty()) {
+    for (const Target& target : file->targets)
+      options.outputs.push_back({target.loss, target.weight, target.metrics});
+    return options;
+  }
   if (!given.loss.empty()) {
     const NamedArguments named = parse_named(given.loss, "--loss");
     options.loss = Loss::from_config(named.name, named.arguments);
   } else {
-    options.loss = file ? file->loss : default_loss(model, samples);
+    options.loss = file ? file->targets[0].loss : default_loss(model, samples);
   }
   if (given.metrics.empty() && file) {
-    options.metrics = file->metrics;
+    options.metrics = file->targets[0].metrics;
     return options;
   }
   const bool classes = options.loss.name().find("crossentropy") != std::string::npos;

@@ -42,10 +42,11 @@ void fill(const Executable& executable, const Program& program, std::int64_t bat
         memory.at(n)[i] = static_cast<float>(noise.word(i) >> 8) * 0x1p-24f - 0.5f;
     }
   }
-  const ValueType& labels = program.graph().value(program.labels()).type;
-  const Operand memory = executable.operand(program.labels());
-  for (std::int64_t n = 0; n < batch; ++n)
-    std::fill_n(memory.at<std::byte>(n), labels.stored_bytes(), std::byte{0});
+  for (const ValueId id : program.labels()) {
+    const Operand memory = executable.operand(id);
+    for (std::int64_t n = 0; n < batch; ++n)
+      std::fill_n(memory.at<std::byte>(n), memory.sample_bytes, std::byte{0});
+  }
 }
 
 Json kinds_json(const Executable& executable, const Profile& profile, std::int64_t batch,
@@ -103,7 +104,7 @@ int bench_verb(const Arguments& arguments) {
   ThreadPool pool(threads_of(fit), prepare_compute_thread);
   const Program program(model.impl().network, &*model.impl().compiled, Program::Purpose::kTrain,
                         policy_of(fit));
-  MemoryRequest request = memory_request(fit, program, options.batch_size, pool.threads());
+  MemoryRequest request = memory_request(fit, program.graph(), options.batch_size, pool.threads());
   enter_parameters(model.impl().parameters, request);
   MemoryPlan plan = plan_memory(request);
   const std::uint64_t predicted = plan.predicted_bytes();

@@ -16,7 +16,7 @@ namespace {
 // What runs for every node of a training step.
 void print_kernels(const Model& model) {
   prepare_compute_thread();
-  const Compiled compiled{"adam", "mse", {}};
+  const Compiled compiled{"adam", {{"mse"}}};
   const Network& network = model.impl().network;
   const Program program(network, &compiled, Program::Purpose::kTrain);
   fmt::print("\n{:<28} {:<34} {:<10} {}\n", "Layer", "Node", "Phase", "Kernel");

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <fmt/format.h>
 #include <span>
+#include <unordered_set>
 
 #include "base/env.hpp"
 #include "base/memory_limit.hpp"
@@ -48,7 +49,26 @@ std::string when(const Plan& plan, const Graph& graph, int instance) {
   return fmt::format("{} {}", node.layer, node.op->kind());
 }
 
-void print_json(const MemoryPlan& plan, const MemoryReport& report) {
+// Activations in memory where the forward pass is over and the backward pass begins.
+std::uint64_t saved_at_turn(const Plan& plan, const Graph& graph) {
+  std::unordered_set<NodeId> seen;  // what runs again is part of the backward pass
+  int turn = 0;
+  for (std::size_t i = 0; i < plan.instances.size(); ++i) {
+    const Instance& instance = plan.instances[i];
+    if (instance.action == Action::kRun && graph.node(instance.node).phase == Phase::kForward &&
+        seen.insert(instance.node).second)
+      turn = static_cast<int>(i);
+  }
+  std::uint64_t bytes = 0;
+  for (const Buffer& buffer : plan.buffers) {
+    if (!buffer.persistent && buffer.category == Category::kActivations && buffer.first <= turn &&
+        turn < buffer.last)
+      bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
+void print_json(const MemoryPlan& plan, const MemoryReport& report, const Graph& graph) {
   Json categories = Json::object(), rungs = Json::array(), buffers = Json::array(),
        ledger = Json::array();
   for (const auto& [name, bytes] : report.categories) categories[name] = bytes;
@@ -70,6 +90,7 @@ void print_json(const MemoryPlan& plan, const MemoryReport& report) {
                      {"slowdown", plan.slowdown},
                      {"arena_bytes", plan.arena_bytes()},
                      {"live_bytes", plan.main.max_live_bytes},
+                     {"saved_bytes", saved_at_turn(plan.main, graph)},
                      {"spill_bytes", plan.main.file_bytes},
                      {"peak", report.peak},
                      {"peak_instance", plan.main.peak_instance},
@@ -134,7 +155,8 @@ int plan_verb(const Arguments& arguments) {
   prepare_compute_thread();
   const Program program(model.impl().network, &*model.impl().compiled, Program::Purpose::kTrain,
                         policy_of(fit));
-  MemoryRequest request = memory_request(fit, program, options.step.batch_size, threads_of(fit));
+  MemoryRequest request =
+      memory_request(fit, program.graph(), options.step.batch_size, threads_of(fit));
   enter_parameters(model.impl().parameters, request);
   if (options.largest) {
     const std::int64_t batch = largest_batch(request);
@@ -154,7 +176,8 @@ int plan_verb(const Arguments& arguments) {
   }
   const MemoryPlan plan = plan_memory(request, true);
   const MemoryReport report = report_of(plan, request.budget_source, program.graph());
-  options.json ? print_json(plan, report) : print_text(plan, report, program.graph());
+  options.json ? print_json(plan, report, program.graph())
+               : print_text(plan, report, program.graph());
   if (!options.html.empty()) {
     const std::string page = plan_page(plan, report, program.graph(), model.name());
     write_file_atomically(Env::posix(), options.html,

@@ -13,25 +13,9 @@ namespace {
 
 class JsonProgress final : public Callback {
  public:
-  void on_train_begin(TrainState& state) override {
-    const MemoryReport& memory = state.memory();
-    Json categories = Json::object(), rungs = Json::object();
-    for (const auto& [name, bytes] : memory.categories) categories[name] = bytes;
-    for (const auto& [name, bytes] : memory.rungs) rungs[name] = bytes;
-    const std::string json = dump_json({{"event", "plan"},
-                                        {"time", wall_seconds()},
-                                        {"predicted_bytes", memory.predicted_bytes},
-                                        {"budget_bytes", memory.budget_bytes},
-                                        {"budget_source", memory.budget_source},
-                                        {"full_speed_bytes", memory.full_speed_bytes},
-                                        {"arena_bytes", memory.arena_bytes},
-                                        {"slowdown", memory.slowdown},
-                                        {"categories", categories},
-                                        {"rungs", rungs},
-                                        {"peak", memory.peak}});
-    ProgressLine line;
-    line.add("{}\n", json);
-    line.write(STDOUT_FILENO);
+  void on_train_begin(TrainState& state) override { plan(state, Json::object()); }
+  void on_plan_change(TrainState& state, const std::string& text) override {
+    plan(state, {{"step", state.step()}, {"reason", text}});
   }
   void on_train_batch_end(TrainState& state, const Logs& logs) override {
     const double now = monotonic_seconds();
@@ -64,6 +48,27 @@ class JsonProgress final : public Callback {
   }
 
  private:
+  static void plan(const TrainState& state, const Json& more) {
+    const MemoryReport& memory = state.memory();
+    Json categories = Json::object(), rungs = Json::object();
+    for (const auto& [name, bytes] : memory.categories) categories[name] = bytes;
+    for (const auto& [name, bytes] : memory.rungs) rungs[name] = bytes;
+    Json json = {{"event", "plan"},
+                 {"time", wall_seconds()},
+                 {"predicted_bytes", memory.predicted_bytes},
+                 {"budget_bytes", memory.budget_bytes},
+                 {"budget_source", memory.budget_source},
+                 {"full_speed_bytes", memory.full_speed_bytes},
+                 {"arena_bytes", memory.arena_bytes},
+                 {"slowdown", memory.slowdown},
+                 {"categories", categories},
+                 {"rungs", rungs},
+                 {"peak", memory.peak}};
+    json.update(more);
+    ProgressLine line;
+    line.add("{}\n", dump_json(json));
+    line.write(STDOUT_FILENO);
+  }
   static void number(ProgressLine& line, double value) {
     std::isfinite(value) ? line.add("{}", value) : line.add("null");
   }

@@ -41,9 +41,7 @@ class Recorder final : public Callback {
     env.make_directories(directory_);
     heartbeat_ = std::make_unique<HeartbeatWriter>(directory_ + "/heartbeat");
     beat_.pid = ::getpid();
-    beat_.arena_bytes = state.memory().arena_bytes;
-    beat_.budget_bytes = state.memory().budget_bytes;
-    beat(RunPhase::kPlanning);
+    beat_plan(state.memory());
     attempt(state, [&] { store_ = std::make_unique<RunStore>(directory_ + "/run.sqlite"); });
     // What a run began with stays; what a resume asks for is an event.
     if (!env.exists(directory_ + "/model.json"))
@@ -83,6 +81,10 @@ class Recorder final : public Callback {
     // Kept until the end of the epoch: a step must not wait for the store.
     if (checkpoints_.size() < checkpoints_.capacity())
       checkpoints_.push_back({wall_seconds(), saved});
+  }
+  void on_plan_change(TrainState& state, const std::string& text) override {
+    beat_plan(state.memory());
+    attempt(state, [&] { event("plan", dump_json({{"step", state.step()}, {"text", text}})); });
   }
   void on_warning(TrainState&, const std::string& text) override {
     try {
@@ -124,6 +126,11 @@ class Recorder final : public Callback {
           dump_json({{"step", saved.step}, {"bytes", saved.bytes}, {"seconds", saved.seconds}})});
     }
     checkpoints_.clear();
+  }
+  void beat_plan(const MemoryReport& memory) {
+    beat_.arena_bytes = memory.arena_bytes;
+    beat_.budget_bytes = memory.budget_bytes;
+    beat(RunPhase::kPlanning);
   }
   void beat(RunPhase phase) {
     beat_.phase = phase;

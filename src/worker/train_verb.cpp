@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <charconv>
 #include <cstdio>
 #include <fmt/format.h>
 
@@ -31,7 +32,7 @@ struct TrainOptions {
   RunOptions run;
   MemoryOptions memory;
   std::string optimizer, loss, init, save;
-  std::vector<std::string> metrics;
+  std::vector<std::string> metrics, class_weight;
   std::int64_t epochs = 1, steps = 0, group = 0;
   std::uint64_t seed = 0;
   bool winograd = false, exact_conv = false, onednn = false;
@@ -48,6 +49,10 @@ struct TrainOptions {
                    "Keras's name of a loss (default: the model file's, or what fits output and "
                    "labels)");
     app.add_option("--metrics", metrics, "comma separated (default: the model file's, or accuracy)")
+        ->delimiter(',');
+    app.add_option("--class-weight", class_weight,
+                   "class:weight,...: how much the loss of a class counts in training, such as "
+                   "0:1,1:2.5 (1 for classes that are not listed)")
         ->delimiter(',');
     app.add_option("--seed", seed, "of initial weights, shuffling and dropout")
         ->capture_default_str();
@@ -85,7 +90,7 @@ std::string config_json(const TrainOptions& options, const Model& model,
                         const Arguments& arguments) {
   const Compiled& compiled = *model.impl().compiled;
   std::vector<std::string> metrics;
-  for (const Metric& metric : compiled.metrics) metrics.push_back(metric.name());
+  for (const Metric& metric : compiled.targets[0].metrics) metrics.push_back(metric.name());
   Json json = {{"arguments", arguments_to_record(arguments)},
                {"model", options.model.model},
                {"data", options.data.data},
@@ -94,8 +99,9 @@ std::string config_json(const TrainOptions& options, const Model& model,
                {"batch_size", options.data.batch_size},
                {"optimizer",
                 options.optimizer.empty() ? compiled.optimizer.class_name() : options.optimizer},
-               {"loss", options.loss.empty() ? compiled.loss.name() : options.loss},
+               {"loss", options.loss.empty() ? compiled.targets[0].loss.name() : options.loss},
                {"metrics", metrics},
+               {"class_weight", options.class_weight},
                {"seed", options.seed},
                {"shuffle", !options.no_shuffle},
                {"resize", options.data.resize},
@@ -104,6 +110,20 @@ std::string config_json(const TrainOptions& options, const Model& model,
                {"onednn", options.onednn},
                {"instruction_set", kernels::table().isa}};
   return dump_json(json, 1) + "\n";
+}
+
+std::pair<std::int64_t, double> parse_class_weight(const std::string& text) {
+  std::int64_t label = 0;
+  double weight = 0;
+  const char* end = text.data() + text.size();
+  const auto [colon, bad_label] = std::from_chars(text.data(), end, label);
+  const bool split = bad_label == std::errc() && label >= 0 && colon != end && *colon == ':';
+  if (split) {
+    const auto [rest, bad_weight] = std::from_chars(colon + 1, end, weight);
+    if (bad_weight == std::errc() && rest == end) return {label, weight};
+  }
+  throw ConfigError(
+      fmt::format("[--class-weight] expected class:weight, such as 3:2.5; got '{}'", text));
 }
 
 void print_result(const History& history, const TrainOptions& options, double seconds) {
@@ -166,6 +186,8 @@ int train_verb(const Arguments& given) {
   fit.winograd = options.winograd;
   fit.onednn = options.onednn;
   fit.check_numerics = options.check_numerics;
+  for (const std::string& pair : options.class_weight)
+    fit.class_weight.push_back(parse_class_weight(pair));
   if (!options.data.validation.empty()) {
     fit.validation_data = batches(options.data.validation_samples(), options, false);
   }

@@ -22,7 +22,7 @@ std::vector<std::string> kinds(const Graph& graph, Phase phase = Phase::kForward
 using Kinds = std::vector<std::string>;
 
 Program train_program(const Model& model, const Loss& loss = "sparse_categorical_crossentropy") {
-  const Compiled compiled = {"sgd", loss, {}};
+  const Compiled compiled = {"sgd", {{loss}}};
   return Program(model.impl().network, &compiled, Program::Purpose::kTrain);
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // v1, v2, hybrid and container layouts, as trees of files.
-#include "guard/own_cgroup.hpp"
-#include "guard/proc.hpp"
-
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+
+#include "base/memory_limit.hpp"
+#include "guard/own_cgroup.hpp"
+#include "guard/proc.hpp"
 
 namespace surefit::guard {
 namespace {
@@ -68,6 +69,40 @@ TEST_F(CgroupTree, V1HybridWithContainerRoot) {
   ASSERT_EQ(levels.size(), 1u);
   EXPECT_EQ(levels[0].limit, 536870912u);
   EXPECT_EQ(levels[0].oom_kill, 4u);
+}
+
+TEST_F(CgroupTree, UsageIsReadAnew) {
+  put("/cgroup.controllers", "memory\n");
+  put("/pod/memory.max", "1000000\n");
+  put("/pod/memory.current", "600000\n");
+  put("/pod/memory.stat", "file 300000\nshmem 100000\nslab_reclaimable 50000\n");
+  const CgroupChain chain({"0::/pod\n", "30 1 0:1 / " + root_ + " rw - cgroup2 cgroup2 rw\n"});
+  MemoryLevel level = chain.memory().front();
+  EXPECT_EQ(level.used(), 350000u);
+  put("/pod/memory.current", "900000\n");
+  put("/pod/memory.high", "800000\n");
+  read_usage(level);
+  EXPECT_EQ(level.used(), 650000u);
+  EXPECT_EQ(level.high, 800000u);
+}
+
+TEST(MemoryLimit, TheTightestCountsAndExcessIsToBeGivenBack) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const auto less_margin = [](std::uint64_t bytes) { return bytes - bytes / 100 - 4 * kMiB; };
+  MemoryFacts facts;
+  facts.resident = 400 * kMiB;
+  facts.machine_available = 1000 * kMiB;
+  EXPECT_EQ(memory_limit_bytes(facts), less_margin(1400 * kMiB));
+  MemoryLevel& parent = facts.levels.emplace_back();
+  parent.path = "/pod";
+  parent.limit = 900 * kMiB;
+  parent.usage = 700 * kMiB;
+  parent.reclaimable = 100 * kMiB;
+  EXPECT_EQ(memory_limit_bytes(facts), less_margin(700 * kMiB));
+  EXPECT_EQ(memory_limit(facts).source, "the control group /pod");
+  parent.high = 500 * kMiB;  // 100 MiB above it already
+  EXPECT_EQ(memory_limit_bytes(facts), less_margin(300 * kMiB));
+  EXPECT_EQ(memory_limit(facts).bytes, memory_limit_bytes(facts));
 }
 
 TEST_F(CgroupTree, NoControllersAtAll) {

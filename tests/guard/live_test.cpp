@@ -50,7 +50,7 @@ class Terminal {
   void type(const std::string& keys) {
     ASSERT_EQ(::write(master_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
   }
-  bool shows(const std::string& text, double seconds = 5) {
+  bool shows(const std::string& text, double seconds = 20) {
     return until(seconds, [&] {
       read_some();
       return seen_.find(text) != std::string::npos;
@@ -170,7 +170,7 @@ TEST_F(Terminals, KillNineOnTheGuardIsToldAndTheChildEnds) {
   ASSERT_GT(child, 1);
   ::kill(terminal.pid(), SIGKILL);
   EXPECT_TRUE(terminal.shows("the guard was killed")) << terminal.seen();
-  EXPECT_TRUE(until(3, [&] { return !read_stat(child) || read_stat(child)->state == 'Z'; }));
+  EXPECT_TRUE(until(20, [&] { return !read_stat(child) || read_stat(child)->state == 'Z'; }));
 }
 
 TEST(Streams, LargeAndBinaryOutputIsPassedUnchanged) {
@@ -204,7 +204,7 @@ TEST(Signals, TermIsPassedOnAndItsSenderNamed) {
       start(front({"run", "--obituary", base + ".json", "--", "/bin/sh", "-c",
                    "trap 'echo caught; exit 7' TERM; echo ready; while :; do sleep 0.05; done"}),
             base + ".out");
-  ASSERT_TRUE(until(5, [&] { return read_all(base + ".out").find("ready") != std::string::npos; }));
+  ASSERT_TRUE(until(20, [&] { return read_all(base + ".out").find("ready") != std::string::npos; }));
   ::kill(pid, SIGTERM);
   EXPECT_EQ(wait_for(pid), 7);
   EXPECT_NE(read_all(base + ".out").find("caught"), std::string::npos);
@@ -288,7 +288,7 @@ TEST(BlackBox, TellsTheNextStart) {
                                  "echo last words here >&2; exec sleep 30"}),
                           base + ".out");
   ASSERT_TRUE(
-      until(5, [&] { return read_all(base + ".out").find("last words") != std::string::npos; }));
+      until(20, [&] { return read_all(base + ".out").find("last words") != std::string::npos; }));
   ::usleep(400000);
   const Words again = front({"run", "--run", run, "--", "/bin/true"});
   EXPECT_EQ(wait_for(start(again, base + ".busy")), 2);  // in use

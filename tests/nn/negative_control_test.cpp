@@ -128,11 +128,12 @@ class ForgetfulPacking final : public Packing {
  public:
   explicit ForgetfulPacking(std::size_t count) : count_(count) {}
   std::size_t stored_count() const override { return count_; }
-  void pack(const float* keras, float* engine) const override {
-    std::copy_n(keras, count_, engine);
-    engine[count_ - 1] = 0;
+  std::size_t lines() const override { return 1; }
+  std::size_t line_length() const override { return count_; }
+  void write_line(std::size_t, const float* keras, float* engine) const override {
+    std::copy_n(keras, count_ - 1, engine);
   }
-  void unpack(const float* engine, float* keras) const override {
+  void read_line(std::size_t, const float* engine, float* keras) const override {
     std::copy_n(engine, count_, keras);
   }
 

@@ -22,8 +22,8 @@ class ZooKernels : public ::testing::TestWithParam<ZooCase> {};
 TEST_P(ZooKernels, NoneIsAReferenceLoop) {
   const Model model = zoo_model(GetParam().name, {.input = GetParam().input});
   const bool pixels = std::string(GetParam().name) == "unet";
-  const Compiled compiled = {
-      "adam", pixels ? "binary_crossentropy" : "sparse_categorical_crossentropy", {"accuracy"}};
+  const Loss loss = pixels ? "binary_crossentropy" : "sparse_categorical_crossentropy";
+  const Compiled compiled = {"adam", {{.loss = loss, .metrics = {"accuracy"}}}};
   for (const auto purpose :
        {Program::Purpose::kTrain, Program::Purpose::kEvaluate, Program::Purpose::kPredict}) {
     const Program program(model.impl().network, &compiled, purpose);

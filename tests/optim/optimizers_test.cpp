@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 
 #include "base/philox.hpp"
+#include "interop/npy.hpp"
+#include "nn/ops/conv.hpp"
+#include "nn/ops/dense.hpp"
+#include "optim/optimizer.hpp"
 #include "support/optimizer_rig.hpp"
 
 namespace surefit {
@@ -184,6 +188,8 @@ TEST(OptimizerTest, ConfigurationsAreChecked) {
   EXPECT_THROW(Optimizer(Adam{.clipnorm = 1.0, .clipvalue = 1.0}), ConfigError);
   EXPECT_THROW(Optimizer(Adam{.use_ema = true, .ema_momentum = 2}), ConfigError);
   EXPECT_THROW(Optimizer(Adam{.gradient_accumulation_steps = 2}), ConfigError);
+  EXPECT_THROW(Optimizer(Adafactor{.beta_2_decay = 0.8}), ConfigError);
+  EXPECT_THROW(Optimizer(Adafactor{.clip_threshold = 0}), ConfigError);
   EXPECT_THROW(Optimizer("adamm"), ConfigError);
   const Optimizer adam = Optimizer::from_config("Adam", {{"learning_rate", ConfigValue(0.5)}});
   EXPECT_EQ(Optimizer::from_config(adam.class_name(), adam.config()).config(), adam.config());
@@ -192,6 +198,99 @@ TEST(OptimizerTest, ConfigurationsAreChecked) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("momentums"), std::string::npos);
+  }
+}
+
+struct FactoredCase {
+  const char* name;
+  Adafactor spec;
+  std::shared_ptr<const Packing> packing;  // of the engine, for a parameter of this shape
+};
+
+std::vector<FactoredCase> factored_cases() {
+  const auto conv = [](int kernel, int in, int out, int groups, ConvAlgorithm algorithm) {
+    kernels::ConvShape shape;
+    shape.kh = shape.kw = kernel;
+    shape.ic = in;
+    shape.oc = out;
+    shape.groups = groups;
+    return conv_kernel_packing(shape, algorithm);
+  };
+  const Adafactor plain = {}, own = {.learning_rate = 0.05,
+                                     .beta_2_decay = -0.6,
+                                     .epsilon_1 = 1e-3,
+                                     .epsilon_2 = 0.2,
+                                     .clip_threshold = 0.5,
+                                     .weight_decay = 0.1};
+  return {{"conv", plain, conv(3, 5, 13, 1, ConvAlgorithm::kDirect)},
+          {"conv_own", own, conv(3, 5, 13, 1, ConvAlgorithm::kFirst)},
+          {"depthwise", own, conv(3, 13, 13, 13, ConvAlgorithm::kDepthwise)},
+          {"multiplied", own, conv(2, 5, 15, 5, ConvAlgorithm::kDirect)},
+          {"dense", plain, dense_kernel_packing(ValueType::blocked(Shape{2, 3, 5}), 11)},
+          {"vector", own, channel_packing(29)}};
+}
+
+// From the definition in Keras 3 by numpy in double (tools/goldens/generate.py). The slots are kept
+// in float32, as in Keras.
+TEST(OptimizerGoldens, AdafactorAgreesWithKerasDefinition) {
+  const NpzFile file =
+      NpzFile::open(Env::posix(), std::string(SUREFIT_TEST_DATA) + "/goldens/adafactor.npz");
+  for (const FactoredCase& c : factored_cases()) {
+    const std::string name = c.name;
+    const Tensor start = file.read(name + "_start"), all = file.read(name + "_gradients"),
+                 expected = file.read(name);
+    std::vector<Tensor> gradients;
+    for (std::int64_t step = 0; step < all.shape()[0]; ++step)
+      gradients.push_back(all.slice(step, step + 1).reshape(start.shape()));
+    for (const auto& packing : {std::shared_ptr<const Packing>(), c.packing}) {
+      const std::vector<Tensor> got = run_optimizer(c.spec, start, gradients, {.packing = packing});
+      double moved = 0;
+      for (std::size_t step = 0; step < got.size(); ++step) {
+        for (std::size_t i = 0; i < start.count(); ++i) {
+          const float want = expected.values<float>()[step * start.count() + i];
+          ASSERT_NEAR(got[step].values<float>()[i], want, 3e-7)
+              << name << (packing ? " packed" : "") << " step " << step << " element " << i;
+          moved = std::max(moved, std::abs(static_cast<double>(want - start.values<float>()[i])));
+        }
+      }
+      EXPECT_GT(moved, 1e-3) << name;
+    }
+  }
+}
+
+TEST(AdafactorTest, SlotsAreTheFactors) {
+  const Optimizer adafactor = Adafactor{.use_ema = true};
+  const std::vector<SlotSpec> kernel = adafactor.impl().slots({3, 3, 5, 13});
+  ASSERT_EQ(kernel.size(), 3U);
+  EXPECT_EQ(*kernel[0].shape, (Shape{3, 3, 5}));
+  EXPECT_EQ(*kernel[1].shape, (Shape{3, 3, 13}));
+  EXPECT_EQ(kernel[2].name, kAverageSlot);
+  EXPECT_EQ(adafactor.impl().slots({7}).size(), 2U);
+}
+
+// Several chunks per matrix, several matrices, lines that are and are not in place.
+TEST(AdafactorTest, TheSameBitsOnAnyThreads) {
+  const auto values = [](const Shape& shape, std::uint64_t seed) {
+    const Philox stream(seed, Purpose::kTest, 0, 0, 0);
+    Tensor tensor(shape);
+    for (std::size_t i = 0; i < tensor.count(); ++i)
+      tensor.values<float>()[i] = stream.uniform(i) * 2 - 1;
+    return tensor;
+  };
+  const Shape shape = {2, 1, 700, 150};
+  kernels::ConvShape conv;
+  conv.kh = 2, conv.kw = 1, conv.ic = 700, conv.oc = 150;
+  for (const auto& packing :
+       {std::shared_ptr<const Packing>(), conv_kernel_packing(conv, ConvAlgorithm::kDirect)}) {
+    std::vector<Tensor> results;
+    for (int threads = 1; threads <= 4; ++threads) {
+      results.push_back(run_optimizer(Adafactor{.weight_decay = 0.1, .use_ema = true},
+                                      values(shape, 1), {values(shape, 2), values(shape, 3)},
+                                      {.threads = threads, .packing = packing})
+                            .back());
+      const auto got = results.back().raw(), base = results.front().raw();
+      EXPECT_TRUE(std::equal(got.begin(), got.end(), base.begin())) << threads << " threads";
+    }
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 TEST(ZooPlans, StayWithinOnePercentOfTheLiveBound) {
   for (const std::string& name : zoo_names()) {
     const Model model = zoo_model(name);
-    const Compiled compiled = {"adam", "mse", {}};
+    const Compiled compiled = {"adam", {{"mse"}}};
     const Program program(model.impl().network, &compiled, Program::Purpose::kTrain);
     for (const std::int64_t group : {0, 1, 8}) {
       const Plan plan = make_plan(program.graph(), {.batch = 32, .threads = 2, .group = group});

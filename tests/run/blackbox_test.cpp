@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/blackbox.hpp"
 
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <sys/wait.h>
@@ -40,6 +41,35 @@ TEST(BlackBox, KeepsTheLastSamplesAndWords) {
   EXPECT_EQ(content->tail.size(), 65536u);
   EXPECT_TRUE(content->tail.ends_with("alast words"));
   EXPECT_EQ(content->notes, "forecast\n");
+  ::unlink(path.c_str());
+}
+
+// As the janitor does: a child that has closed every file, but outlives the guard.
+TEST(BlackBox, ChildrenDoNotHoldItsLock) {
+  const std::string path = scratch("forked");
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  pid_t child = -1;
+  {
+    const BlackBox box(path);
+    child = ::fork();
+    if (child == 0) {
+      for (int fd = 3; fd < 256; ++fd) {
+        if (fd != ready[1]) ::close(fd);
+      }
+      static_cast<void>(!::write(ready[1], "r", 1));
+      ::pause();
+      ::_exit(0);
+    }
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    EXPECT_TRUE(black_box_is_live(path));
+  }
+  EXPECT_FALSE(black_box_is_live(path));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
   ::unlink(path.c_str());
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "surefit/optimizers.hpp"
 #include "surefit/tensor.hpp"
+
+#include "engine/packing.hpp"
 
 namespace surefit {
 
@@ -12,6 +15,7 @@ struct OptimizerRun {
   double learning_rate = 0;  // 0: the optimizer's own
   double loss_scale = 1;
   int threads = 1;
+  std::shared_ptr<const Packing> packing = {};  // of the weights
 };
 
 // The weights after each step on the given gradients, through the optimizer's own update node in a

@@ -7,9 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "surefit/model.hpp"
+#include "surefit/step.hpp"
 #include "surefit/zoo.hpp"
 
+#include "base/process_memory.hpp"
 #include "support/malloc_counter.hpp"
+#include "train/memory_watch.hpp"
 
 namespace surefit {
 namespace {
@@ -96,6 +99,55 @@ TEST(Allocation, CheckpointsCostTheTrainingThreadNone) {
       EXPECT_EQ(counter.per_step()[step], 0) << "step " << step;
     }
   }
+}
+
+// Steps of a user's own: accumulate, clip, apply, over and over.
+TEST(Allocation, TracedStepsTakeNothingFromTheHeap) {
+  Sequential model({12, 12, 1}, {Conv2D{.filters = 8, .kernel_size = 3, .activation = "relu"},
+                                 BatchNormalization{}, MaxPooling2D{}, Flatten{},
+                                 Dense{.units = 2, .activation = "softmax"}});
+  model.compile({});
+  GradientSum sum(model);
+  Step micro({.batch_size = 4, .threads = 1}, [&](Tape& tape) {
+    const Traced x = tape.input({12, 12, 1}), y = tape.input({}, DType::kInt32);
+    const LossValue loss = tape.loss("sparse_categorical_crossentropy", y, tape.call(model, x));
+    tape.output("loss", loss);
+    tape.accumulate(sum, tape.gradient(loss, model) * 0.5);
+    return loss;
+  });
+  Step apply({.threads = 1},
+             [&](Tape& tape) { tape.apply(model, clip_by_global_norm(tape.take(sum), 1)); });
+  const Tensor x = noise({4, 12, 12, 1}), few = noise({3, 12, 12, 1});
+  const Tensor y({4}, DType::kInt32), less({3}, DType::kInt32);
+  const auto round = [&] {
+    micro(x, y);
+    micro(few, less);  // ragged
+    apply();
+  };
+  for (int i = 0; i < 100; ++i) round();
+  const long before = allocations.load();
+  const std::uint64_t resident = read_process_memory().resident_bytes;
+  constexpr int kRounds = 33334;  // a hundred thousand calls
+  for (int i = 0; i < kRounds; ++i) round();
+  // Reading the process's memory allocates; nothing else may.
+  const long counted = allocations.load() - before;
+  const long own = [] {
+    const long start = allocations.load();
+    read_process_memory();
+    return allocations.load() - start;
+  }();
+  EXPECT_EQ(counted, own);
+  EXPECT_LT(read_process_memory().resident_bytes, resident + (256 << 10));
+  EXPECT_EQ(micro.calls(), 2 * (kRounds + 100));
+}
+
+// Between steps the loop reads a dozen small files of the kernel.
+TEST(Allocation, LookingAtMemoryCostsNone) {
+  const std::shared_ptr<HeadroomSource> source = system_headroom();
+  source->read();
+  const long before = own_allocations;
+  for (int i = 0; i < 10; ++i) EXPECT_GT(source->read().bytes, 0u);
+  EXPECT_EQ(own_allocations - before, 0);
 }
 
 TEST(Allocation, OneAllocationIsNoticed) {

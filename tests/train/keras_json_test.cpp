@@ -181,11 +181,12 @@ TEST(KerasJson, ACompiledModelIsCompiledAgain) {
   EXPECT_EQ(got.optimizer.class_name(), "AdamW");
   EXPECT_EQ(*find(got.optimizer.config(), "weight_decay"), ConfigValue(0.03));
   EXPECT_DOUBLE_EQ(model.impl().learning_rate, 0.5);
-  EXPECT_EQ(got.loss.name(), "sparse_categorical_crossentropy");
-  EXPECT_EQ(*find(got.loss.config(), "from_logits"), ConfigValue(true));
-  ASSERT_EQ(got.metrics.size(), 2U);
-  EXPECT_EQ(got.metrics[0].name(), "accuracy");
-  EXPECT_EQ(got.metrics[1].name(), "top2");
+  const Target& target = got.targets.at(0);
+  EXPECT_EQ(target.loss.name(), "sparse_categorical_crossentropy");
+  EXPECT_EQ(*find(target.loss.config(), "from_logits"), ConfigValue(true));
+  ASSERT_EQ(target.metrics.size(), 2U);
+  EXPECT_EQ(target.metrics[0].name(), "accuracy");
+  EXPECT_EQ(target.metrics[1].name(), "top2");
 
   EXPECT_TRUE(
       Model::from_json(compiled(R"("optimizer": "rmsprop", "loss": "mse", "metrics": null)"))

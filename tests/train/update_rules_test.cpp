@@ -169,5 +169,52 @@ TEST(MovingMeans, TakeTheWeightsPlaceAtTheEnd) {
   }
 }
 
+TEST(BadLoss, IsSeenBeforeAnythingChanges) {
+  Sequential model({6, 6, 3}, {Conv2D{.filters = 4, .kernel_size = 3}, BatchNormalization{}, ReLU{},
+                               Flatten{}, Dense{.units = 2}});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  const Tensor x = counted({4, 6, 6, 3}, 0.7), y = counted({4, 2}, 1.3);
+  model.fit(x, y, {.batch_size = 4});  // memory now holds a loss that is fine
+  Tensor kernel = model.parameter("conv2d/kernel");
+  kernel.values<float>()[7] = NAN;
+  model.set_parameter("conv2d/kernel", kernel);
+  const Tensor mean = model.parameter("batch_normalization/moving_mean"),
+               dense = model.parameter("dense/kernel");
+  try {
+    model.fit(x, y, {.batch_size = 4});
+    FAIL() << "a loss of NaN was not noticed";
+  } catch (const NumericsError& error) {
+    EXPECT_NE(std::string(error.what()).find("step 2"), std::string::npos) << error.what();
+  }
+  const auto same = [&](const Tensor& then, const std::string& name) {
+    const Tensor now = model.parameter(name);
+    return std::equal(now.raw().begin(), now.raw().end(), then.raw().begin());
+  };
+  EXPECT_TRUE(same(mean, "batch_normalization/moving_mean"));
+  EXPECT_TRUE(same(dense, "dense/kernel"));
+}
+
+TEST(SharedLayers, UpdateTheirStatisticsInEveryCall) {
+  // One normalization called twice moves its mean by both calls, one after the other.
+  const Symbol a = Input({4, 4, 2}), b = Input({4, 4, 2});
+  const Layer shared = BatchNormalization{.momentum = 0.5};
+  Model model({a, b},
+              {Layer(Dense{.units = 1})(Layer(Flatten{})(Layer(Add{})({shared(a), shared(b)})))});
+  model.compile({.optimizer = "sgd", .loss = "mse"});
+  Tensor x = counted({6, 4, 4, 2}, 0.7), z = counted({6, 4, 4, 2}, 0.3);
+  for (float& value : z.values<float>()) value += 3;
+  model.fit(Dataset::from_tensor_slices({x, z, counted({6, 1}, 1)}).batch(6));
+  const auto mean_of = [](const Tensor& tensor, std::size_t channel) {
+    double sum = 0;
+    for (std::size_t i = channel; i < tensor.count(); i += 2)
+      sum += static_cast<double>(tensor.values<float>()[i]);
+    return sum / static_cast<double>(tensor.count() / 2);
+  };
+  const Tensor mean = model.parameter("batch_normalization/moving_mean");
+  for (std::size_t c = 0; c < 2; ++c) {
+    EXPECT_NEAR(mean.values<float>()[c], (0.5 * mean_of(x, c)) * 0.5 + 0.5 * mean_of(z, c), 1e-5);
+  }
+}
+
 }  // namespace
 }  // namespace surefit

@@ -157,9 +157,57 @@ def schedules():
     family.write()
 
 
+class Adafactor:
+    """Adafactor as Keras 3 defines it, for one variable, in double; only the moments are kept in float32."""
+
+    def __init__(self, shape, learning_rate=0.001, beta_2_decay=-0.8, epsilon_1=1e-30, epsilon_2=1e-3,
+                 clip_threshold=1.0, weight_decay=0.0):
+        self.__dict__.update(locals())
+        self.row, self.column = numpy.zeros(shape[:-1]), numpy.zeros(shape[:-2] + shape[-1:])
+        self.velocity = numpy.zeros(shape)
+
+    def step(self, t, weights, gradient):
+        weights = weights - weights * self.weight_decay * self.learning_rate
+        beta_2 = 1 - t ** self.beta_2_decay
+        blend = lambda old, new: (beta_2 * old + (1 - beta_2) * new).astype(numpy.float32).astype(numpy.float64)
+        rms = lambda x: numpy.sqrt(numpy.mean(x * x))
+        alpha = max(self.epsilon_2, rms(weights)) * min(self.learning_rate, 1 / t ** 0.5)
+        square = gradient * gradient + self.epsilon_1
+        if weights.ndim >= 2:
+            self.row = blend(self.row, square.mean(axis=-1))
+            self.column = blend(self.column, square.mean(axis=-2))
+            share = self.row / self.row.mean(axis=-1, keepdims=True)
+            self.velocity = share[..., :, None] * self.column[..., None, :]
+        else:
+            self.velocity = blend(self.velocity, square)
+        direction = gradient / numpy.sqrt(self.velocity)
+        direction /= max(1.0, rms(direction) / self.clip_threshold)
+        return weights - alpha * direction
+
+
+def adafactor():
+    random, arrays = numpy.random.default_rng(SEED), {}
+    plain = {}
+    own = dict(learning_rate=0.05, beta_2_decay=-0.6, epsilon_1=1e-3, epsilon_2=0.2, clip_threshold=0.5, weight_decay=0.1)
+    for name, shape, options in [("conv", (3, 3, 5, 13), plain), ("conv_own", (3, 3, 5, 13), own),
+                                 ("depthwise", (3, 3, 13, 1), own), ("multiplied", (2, 2, 5, 3), own),
+                                 ("dense", (30, 11), plain), ("vector", (29,), own)]:
+        start = random.uniform(-1, 1, shape).astype(numpy.float32)
+        # Of sizes that differ by row and column, or the factors would have nothing to do.
+        gradients = (random.uniform(-1, 1, (6, *shape)) * random.uniform(0.01, 1, shape[-1:])).astype(numpy.float32)
+        rule, weights, steps = Adafactor(shape, **options), start.astype(numpy.float64), []
+        for t, gradient in enumerate(gradients.astype(numpy.float64), start=1):
+            weights = rule.step(t, weights, gradient)
+            steps.append(weights)
+        arrays |= {f"{name}_start": torch.tensor(start), f"{name}_gradients": torch.tensor(gradients),
+                   name: torch.tensor(numpy.stack(steps))}
+    arrays = {key: numpy.asarray(value, dtype=numpy.float32) for key, value in arrays.items()}
+    numpy.savez_compressed(OUT / "adafactor.npz", **arrays)
+
+
 def main():
     torch.manual_seed(SEED)
-    for make in (layers, losses, metrics, optimizers, schedules):
+    for make in (layers, losses, metrics, optimizers, schedules, adafactor):
         make()
     source = {"torch": torch.__version__, "numpy": numpy.__version__, "seed": SEED}
     (OUT / "source.json").write_text(json.dumps(source) + "\n")

@@ -141,6 +141,19 @@ class LearningRate {
   std::shared_ptr<const Function> schedule_;
 };
 
+// A schedule of your own is a struct with kClass, fields() and double at(std::int64_t step) const.
+// This makes its class known to files and command lines. Throws ConfigError when that is taken.
+using ScheduleFactory =
+    std::function<LearningRate(const ConfigMap& config, const std::string& where)>;
+void register_schedule_class(const std::string& class_name, ScheduleFactory make);
+template <typename Spec>
+void register_schedule() {
+  register_schedule_class(std::string(Spec::kClass),
+                          [](const ConfigMap& config, const std::string& where) {
+                            return LearningRate(spec_from_config<Spec>(config, where));
+                          });
+}
+
 ConfigValue to_config(const LearningRate& value);
 void from_config(const ConfigValue& value, const std::string& where, LearningRate& out);
 

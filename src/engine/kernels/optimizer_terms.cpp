@@ -13,7 +13,30 @@ double power(double base, std::int64_t exponent) {
   return result;
 }
 
+// By the area tangent's series, which needs no library whose bits depend on the machine.
+double natural_log(double x) {
+  int exponent = 0;
+  for (; x >= 1.4; x *= 0.5) ++exponent;
+  const double s = (x - 1.0) / (x + 1.0);  // at most 1/6
+  double power = s, sum = 0.0;
+  for (int k = 1; k < 30; k += 2, power *= s * s) sum += power / k;
+  constexpr double kLog2 = 0.69314718055994530942;
+  return 2.0 * sum + exponent * kLog2;
+}
+
+// By its series at x / 1024, squared ten times.
+double exponential(double x) {
+  double term = 1.0, sum = 1.0;
+  for (int k = 1; k < 12; ++k) sum += term *= x / 1024.0 / k;
+  for (int k = 0; k < 10; ++k) sum *= sum;
+  return sum;
+}
+
 }  // namespace
+
+double power_of_step(std::int64_t step, double exponent) {
+  return exponential(exponent * natural_log(static_cast<double>(step)));
+}
 
 float adam_alpha(double lr, double beta1, double beta2, std::int64_t step) {
   return static_cast<float>(lr * __builtin_sqrt(1.0 - power(beta2, step)) /

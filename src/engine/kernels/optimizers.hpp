@@ -96,26 +96,6 @@ struct LionArgs {
   float grad_scale = 1.0f;
 };
 
-// One whole variable in Keras's plain layout, seen as `matrices` matrices of rows x cols (the last
-// two axes); a vector is one column-less matrix: factored = false. Its means and norms run over the
-// variable in memory order in double, so the variable is one call.
-struct AdafactorArgs {
-  float* weights = nullptr;
-  const float* gradient = nullptr;
-  bool factored = true;
-  std::int64_t matrices = 1, rows = 1, cols = 1;  // not factored: rows * cols elements
-  float* row_mean =
-      nullptr;  // [matrices][rows] moving mean of g^2 over columns; not factored: [count] of g^2
-  float* col_mean = nullptr;         // [matrices][cols]
-  double* column_scratch = nullptr;  // [cols]
-  std::int64_t step = 1;             // from 1
-  double lr = 1e-3;
-  double beta2_decay = -0.8, epsilon1 = 1e-30, epsilon2 = 1e-3, clip_threshold = 1.0;
-  bool relative_step = true;
-  float weight_decay = 0.0f;
-  float grad_scale = 1.0f;
-};
-
 // Chunk of square_sums: fixed, so that any split over chunks adds up in the same order.
 inline constexpr std::int64_t kSquareChunk = 4096;
 
@@ -135,7 +115,16 @@ struct OptimizerKernels {
   void (*nadam)(const NadamArgs&) = nullptr;
   // w -= lr sign(b1 m + (1 - b1) g); m = b2 m + (1 - b2) g.
   void (*lion)(const LionArgs&) = nullptr;
-  void (*adafactor)(const AdafactorArgs&) = nullptr;
+  // The parts of Adafactor for one row of a matrix: g = scale gradient.
+  // columns[i] += g[i]^2 + epsilon; returns the sum of these, in an order fixed by `count`.
+  double (*row_squares)(const float* gradient, float scale, double epsilon, std::int64_t count,
+                        double* columns) = nullptr;
+  // Sum of (row columns[i] g[i])^2.
+  double (*row_norm)(const float* gradient, float scale, double row, const double* columns,
+                     std::int64_t count) = nullptr;
+  // w[i] -= row columns[i] g[i].
+  void (*row_step)(float* weights, const float* gradient, float scale, double row,
+                   const double* columns, std::int64_t count) = nullptr;
   // sums[i] = sum of squares of chunk i of kSquareChunk floats, for chunks [chunk_begin,
   // chunk_end); the caller adds them in order (clipping by norm).
   void (*square_sums)(const float* x, std::int64_t count, std::int64_t chunk_begin,
@@ -145,5 +134,7 @@ struct OptimizerKernels {
 // lr * sqrt(1 - beta2^step) / (1 - beta1^step) in double; step counts from 1.
 float adam_alpha(double lr, double beta1, double beta2, std::int64_t step);
 NadamTerms nadam_terms(double beta1, double beta2, std::int64_t step);
+// step^exponent; step counts from 1.
+double power_of_step(std::int64_t step, double exponent);
 
 }  // namespace surefit::kernels

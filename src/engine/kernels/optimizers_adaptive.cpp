@@ -118,95 +118,75 @@ void lion(const LionArgs& a) {
       a.weights, a.m);
 }
 
-double scaled_square(const AdafactorArgs& a, std::int64_t i) {
-  const double g = double{a.gradient[i]} * a.grad_scale;
-  return g * g + a.epsilon1;
+double sum_of(D4 low, D4 high) {
+  const D4 s = low + high;
+  return (s[0] + s[2]) + (s[1] + s[3]);
 }
 
-// Moving means of g^2 over columns and over rows of one matrix; returns the mean of the row means.
-double factored_moments(const AdafactorArgs& a, std::int64_t matrix, double beta2) {
-  const std::int64_t base = matrix * a.rows * a.cols;
-  float* rows = a.row_mean + matrix * a.rows;
-  float* cols = a.col_mean + matrix * a.cols;
-  for (std::int64_t c = 0; c < a.cols; ++c) a.column_scratch[c] = 0.0;
-  double all = 0.0;
-  for (std::int64_t r = 0; r < a.rows; ++r) {
-    double sum = 0.0;
-    for (std::int64_t c = 0; c < a.cols; ++c) {
-      const double square = scaled_square(a, base + r * a.cols + c);
-      sum += square;
-      a.column_scratch[c] += square;
-    }
-    const double fresh = (1.0 - beta2) * (sum / static_cast<double>(a.cols));
-    rows[r] = static_cast<float>(beta2 * rows[r] + fresh);
-    all += rows[r];
-  }
-  for (std::int64_t c = 0; c < a.cols; ++c) {
-    const double fresh = (1.0 - beta2) * (a.column_scratch[c] / static_cast<double>(a.rows));
-    cols[c] = static_cast<float>(beta2 * cols[c] + fresh);
-  }
-  return all / static_cast<double>(a.rows);
+SUREFIT_INLINE D4 load_doubles(const double* p) {
+  D4 v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+SUREFIT_INLINE void store_doubles(double* p, D4 v) {
+  std::memcpy(p, &v, sizeof v);
 }
 
-// t^p through own exp and log would need a double exp; a step count has few bits, so this runs once
-// per call on the identity t^p = e^(p ln t) with a Taylor series after halving.
-double power_of_step(double t, double p) {
-  const double x = p * log(t) / 1024.0;
-  double term = 1.0, sum = 1.0;
-  for (int k = 1; k < 12; ++k) {
-    term *= x / k;
-    sum += term;
+double row_squares(const float* gradient, float scale, double epsilon, std::int64_t count,
+                   double* columns) {
+  D4 low{}, high{};
+  std::int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    const V8 g = load(gradient + i) * scale;
+    D4 a = low_double(g), b = high_double(g);
+    a = a * a + epsilon;
+    b = b * b + epsilon;
+    low += a;
+    high += b;
+    store_doubles(columns + i, load_doubles(columns + i) + a);
+    store_doubles(columns + i + 4, load_doubles(columns + i + 4) + b);
   }
-  for (int k = 0; k < 10; ++k) sum *= sum;
+  double sum = sum_of(low, high);
+  for (; i < count; ++i) {
+    const auto g = static_cast<double>(gradient[i] * scale);
+    const double square = g * g + epsilon;
+    sum += square;
+    columns[i] += square;
+  }
   return sum;
 }
 
-// u = g / sqrt(v), then w -= alpha u / max(1, rms(u) / clip). u is recomputed, so no scratch of the
-// variable's size.
-void adafactor(const AdafactorArgs& a) {
-  const std::int64_t count = a.matrices * a.rows * a.cols, plane = a.rows * a.cols;
-  const double step = static_cast<double>(a.step), size = static_cast<double>(count);
-  const double beta2 = 1.0 - power_of_step(step, a.beta2_decay);
-  const double relative = 1.0 / __builtin_sqrt(step);
-  const double rho = a.relative_step && relative < a.lr ? relative : a.lr;
-  double weight_squares = 0.0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    a.weights[i] -= a.weights[i] * static_cast<float>(a.weight_decay * a.lr);
-    weight_squares += double{a.weights[i]} * a.weights[i];
+double row_norm(const float* gradient, float scale, double row, const double* columns,
+                std::int64_t count) {
+  D4 low{}, high{};
+  std::int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    const V8 g = load(gradient + i) * scale;
+    const D4 a = low_double(g) * (row * load_doubles(columns + i));
+    const D4 b = high_double(g) * (row * load_doubles(columns + i + 4));
+    low += a * a;
+    high += b * b;
   }
-  const double weight_rms = __builtin_sqrt(weight_squares / size);
-  const double alpha = (weight_rms > a.epsilon2 ? weight_rms : a.epsilon2) * rho;
-  const auto direction = [&](std::int64_t i, double inverse_mean) {
-    const double g = double{a.gradient[i]} * a.grad_scale;
-    if (!a.factored) return g / __builtin_sqrt(double{a.row_mean[i]});
-    const std::int64_t matrix = i / plane;
-    const double row = a.row_mean[i / a.cols], col = a.col_mean[matrix * a.cols + i % a.cols];
-    return g / __builtin_sqrt(row * inverse_mean * col);
-  };
-  double squares = 0.0;
-  for (std::int64_t matrix = 0; matrix < a.matrices; ++matrix) {
-    double inverse = 1.0;
-    if (a.factored) {
-      inverse = 1.0 / factored_moments(a, matrix, beta2);
-    } else {
-      for (std::int64_t i = matrix * plane; i < (matrix + 1) * plane; ++i) {
-        const double fresh = (1.0 - beta2) * scaled_square(a, i);
-        a.row_mean[i] = static_cast<float>(beta2 * a.row_mean[i] + fresh);
-      }
-    }
-    for (std::int64_t i = matrix * plane; i < (matrix + 1) * plane; ++i) {
-      const double u = direction(i, inverse);
-      squares += u * u;
-    }
+  double sum = sum_of(low, high);
+  for (; i < count; ++i) {
+    const double u = static_cast<double>(gradient[i] * scale) * (row * columns[i]);
+    sum += u * u;
   }
-  const double rms = __builtin_sqrt(squares / size) / a.clip_threshold;
-  const double factor = alpha / (rms > 1.0 || rms != rms ? rms : 1.0);
-  for (std::int64_t matrix = 0; matrix < a.matrices; ++matrix) {
-    double mean = 0.0;
-    for (std::int64_t r = 0; a.factored && r < a.rows; ++r) mean += a.row_mean[matrix * a.rows + r];
-    const double inverse = a.factored ? static_cast<double>(a.rows) / mean : 1.0;
-    for (std::int64_t i = matrix * plane; i < (matrix + 1) * plane; ++i)
-      a.weights[i] = static_cast<float>(a.weights[i] - factor * direction(i, inverse));
+  return sum;
+}
+
+void row_step(float* weights, const float* gradient, float scale, double row, const double* columns,
+              std::int64_t count) {
+  std::int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    const V8 g = load(gradient + i) * scale, w = load(weights + i);
+    const D4 low = low_double(w) - low_double(g) * (row * load_doubles(columns + i));
+    const D4 high = high_double(w) - high_double(g) * (row * load_doubles(columns + i + 4));
+    store(weights + i, to_float(low, high));
+  }
+  for (; i < count; ++i) {
+    const double u = static_cast<double>(gradient[i] * scale) * (row * columns[i]);
+    weights[i] = static_cast<float>(static_cast<double>(weights[i]) - u);
   }
 }
 
@@ -222,8 +202,7 @@ void square_sums(const float* x, std::int64_t count, std::int64_t chunk_begin,
       low += a * a;
       high += b * b;
     }
-    const D4 s = low + high;
-    sums[chunk] = (s[0] + s[2]) + (s[1] + s[3]);
+    sums[chunk] = sum_of(low, high);
   }
 }
 
@@ -235,7 +214,9 @@ void fill_adaptive_optimizers(KernelTable& table) {
   table.optimizers.adadelta = adadelta;
   table.optimizers.nadam = nadam;
   table.optimizers.lion = lion;
-  table.optimizers.adafactor = adafactor;
+  table.optimizers.row_squares = row_squares;
+  table.optimizers.row_norm = row_norm;
+  table.optimizers.row_step = row_step;
   table.optimizers.square_sums = square_sums;
 }
 

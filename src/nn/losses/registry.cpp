@@ -5,6 +5,8 @@
 
 #include "surefit/losses.hpp"
 
+#include "base/register.hpp"
+
 namespace surefit {
 namespace {
 
@@ -20,6 +22,16 @@ std::string long_name(const std::string& name) {
   return name;
 }
 
+Register<LossFactory>& own_losses() {
+  static Register<LossFactory> losses("loss");
+  return losses;
+}
+
+template <typename... Specs>
+bool is_builtin(TypeList<Specs...>, const std::string& name) {
+  return ((name == Specs::kName || name == Specs::kClass) || ...);
+}
+
 template <typename... Specs>
 Loss make_from(TypeList<Specs...>, const std::string& given, const ConfigMap& config) {
   const std::string name = long_name(given);
@@ -30,6 +42,7 @@ Loss make_from(TypeList<Specs...>, const std::string& given, const ConfigMap& co
   };
   (attempt(TypeList<Specs>{}), ...);
   if (!loss) {
+    if (const auto own = own_losses().find(given)) return (*own)(config);
     const std::vector<std::string_view> names = {Specs::kName...};
     throw ConfigError(fmt::format("[loss] unknown loss '{}'; expected one of: {}", given,
                                   fmt::join(names, ", ")));
@@ -42,6 +55,12 @@ Loss make_from(TypeList<Specs...>, const std::string& given, const ConfigMap& co
 Loss::Loss(const std::string& name) : Loss(from_config(name, {})) {}
 Loss Loss::from_config(const std::string& name, const ConfigMap& config) {
   return make_from(BuiltinLosses{}, name, config);
+}
+
+void register_loss_class(const std::string& class_name, const std::string& name, LossFactory make) {
+  own_losses().add(name, make, is_builtin(BuiltinLosses{}, name));
+  if (class_name != name)
+    own_losses().add(class_name, std::move(make), is_builtin(BuiltinLosses{}, class_name));
 }
 
 }  // namespace surefit

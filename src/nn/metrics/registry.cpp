@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <optional>
 
 #include "surefit/metrics.hpp"
+
+#include "base/register.hpp"
 
 namespace surefit {
 namespace {
@@ -31,21 +32,35 @@ std::string long_name(const std::string& name) {
   return name;
 }
 
+Register<MetricFactory>& own_metrics() {
+  static Register<MetricFactory> metrics("metric");
+  return metrics;
+}
+
 template <typename... Specs>
-Metric make_from(TypeList<Specs...>, const std::string& given, const ConfigMap& config) {
+bool is_builtin(TypeList<Specs...>, const std::string& name) {
+  return ((name == Specs{}.name || name == Specs::kClass) || ...);
+}
+
+template <typename... Specs>
+std::pair<std::string, MetricPtr> make_from(TypeList<Specs...>, const std::string& given,
+                                            const ConfigMap& config) {
   const std::string name = long_name(given);
-  std::optional<Metric> metric;
+  std::pair<std::string, MetricPtr> metric;
   const auto attempt = [&]<typename Spec>(TypeList<Spec>) {
-    if (name == Spec{}.name || name == Spec::kClass)
-      metric.emplace(spec_from_config<Spec>(config, "metrics"));
+    if (name == Spec{}.name || name == Spec::kClass) {
+      const Spec spec = spec_from_config<Spec>(config, "metrics");
+      metric = {spec.name, make_metric(spec)};
+    }
   };
   (attempt(TypeList<Specs>{}), ...);
-  if (!metric) {
+  if (!metric.second) {
+    if (const auto own = own_metrics().find(given)) return {given, (*own)()};
     const std::vector<std::string> names = {Specs{}.name...};
     throw ConfigError(fmt::format("[metrics] unknown metric '{}'; expected one of: {}", given,
                                   fmt::join(names, ", ")));
   }
-  return *metric;
+  return metric;
 }
 
 }  // namespace
@@ -54,7 +69,12 @@ Metric::Metric(const std::string& name) : Metric(from_config(name, {})) {
   name_ = name;  // the history calls it what the user does
 }
 Metric Metric::from_config(const std::string& name, const ConfigMap& config) {
-  return make_from(BuiltinMetrics{}, name, config);
+  auto [chosen, impl] = make_from(BuiltinMetrics{}, name, config);
+  return Metric(std::move(chosen), std::move(impl));
+}
+
+void register_metric_class(const std::string& name, MetricFactory make) {
+  own_metrics().add(name, std::move(make), is_builtin(BuiltinMetrics{}, name));
 }
 
 }  // namespace surefit

@@ -45,36 +45,36 @@ class ConvKernelPacking final : public Packing {
   ConvKernelPacking(const ConvShape& shape, ConvAlgorithm algorithm)
       : s_(shape), algorithm_(algorithm) {}
   std::size_t stored_count() const override { return conv_weights_count(s_, algorithm_); }
-  void pack(const float* keras, float* engine) const override {
-    std::memset(engine, 0, stored_count() * sizeof(float));
-    for_each([&](std::size_t k, std::size_t e) { engine[e] = keras[k]; });
+  // Keras stores a depthwise kernel as (kh, kw, channels, 1): the same order as one input per
+  // group.
+  std::size_t lines() const override {
+    return static_cast<std::size_t>(s_.kh) * static_cast<std::size_t>(s_.kw) *
+           static_cast<std::size_t>(s_.ic / s_.groups);
   }
-  void unpack(const float* engine, float* keras) const override {
-    for_each([&](std::size_t k, std::size_t e) { keras[k] = engine[e]; });
+  std::size_t line_length() const override { return static_cast<std::size_t>(s_.oc); }
+  void write_line(std::size_t line, const float* keras, float* engine) const override {
+    for_each(line, [&](std::size_t k, std::size_t e) { engine[e] = keras[k]; });
+  }
+  void read_line(std::size_t line, const float* engine, float* keras) const override {
+    for_each(line, [&](std::size_t k, std::size_t e) { keras[k] = engine[e]; });
   }
 
  private:
   template <typename Visit>
-  void for_each(const Visit& visit) const {
-    // Keras stores a depthwise kernel as (kh, kw, channels, 1): the same order as one input per
-    // group.
-    std::size_t keras = 0;
+  void for_each(std::size_t line, const Visit& visit) const {
+    const int inputs = s_.ic / s_.groups, at = static_cast<int>(line);
+    const int i = at % inputs, w = at / inputs % s_.kw, h = at / inputs / s_.kw;
     const int width = kernels::direct_band_width(s_.ic, s_.oc, s_.groups);
-    for (int h = 0; h < s_.kh; ++h) {
-      for (int w = 0; w < s_.kw; ++w) {
-        for (int i = 0; i < s_.ic / s_.groups; ++i) {
-          // Lanes of a block lie side by side unless they belong to different groups; the index is
-          // too dear to be asked for every one of ten million weights.
-          for (int o = 0; o < s_.oc; o += 8) {
-            const int lanes = std::min(8, s_.oc - o), per_group = s_.oc / s_.groups;
-            const bool together = o / per_group == (o + lanes - 1) / per_group;
-            const std::size_t first = engine_index(s_, algorithm_, width, h, w, i, o);
-            for (int lane = 0; lane < lanes; ++lane) {
-              visit(keras++, together ? first + static_cast<std::size_t>(lane)
-                                      : engine_index(s_, algorithm_, width, h, w, i, o + lane));
-            }
-          }
-        }
+    std::size_t keras = 0;
+    // Lanes of a block lie side by side unless they belong to different groups; the index is too
+    // dear to be asked for every one of ten million weights.
+    for (int o = 0; o < s_.oc; o += 8) {
+      const int lanes = std::min(8, s_.oc - o), per_group = s_.oc / s_.groups;
+      const bool together = o / per_group == (o + lanes - 1) / per_group;
+      const std::size_t first = engine_index(s_, algorithm_, width, h, w, i, o);
+      for (int lane = 0; lane < lanes; ++lane) {
+        visit(keras++, together ? first + static_cast<std::size_t>(lane)
+                                : engine_index(s_, algorithm_, width, h, w, i, o + lane));
       }
     }
   }
@@ -86,11 +86,12 @@ class ChannelPacking final : public Packing {
  public:
   explicit ChannelPacking(std::int64_t count) : count_(static_cast<std::size_t>(count)) {}
   std::size_t stored_count() const override { return (count_ + 7) / 8 * 8; }
-  void pack(const float* keras, float* engine) const override {
-    std::memset(engine, 0, stored_count() * sizeof(float));
+  std::size_t lines() const override { return 1; }
+  std::size_t line_length() const override { return count_; }
+  void write_line(std::size_t, const float* keras, float* engine) const override {
     std::memcpy(engine, keras, count_ * sizeof(float));
   }
-  void unpack(const float* engine, float* keras) const override {
+  void read_line(std::size_t, const float* engine, float* keras) const override {
     std::memcpy(keras, engine, count_ * sizeof(float));
   }
 

@@ -42,6 +42,95 @@ std::pair<std::int64_t, std::int64_t> part(std::int64_t count, std::int64_t step
   return {std::min(count, index * step), std::min(count, (index + 1) * step)};
 }
 
+void backward_bias(const DenseShape& shape, const Task& task, const Operand& diff_bias) {
+  kernels::DenseBackwardBiasArgs args;
+  args.shape = shape;
+  args.diff_dst = task.inputs[1].at(task.begin);
+  args.diff_dst_stride = float_stride(task.inputs[1]);
+  args.diff_bias = diff_bias.at();
+  args.sample_end = task.end - task.begin;
+  args.first = task.begin == 0;
+  kernels::table().dense.backward_bias(args);
+}
+
+// What a task needs besides its range of weights.
+kernels::DenseBackwardWeightsArgs weights_args(const DenseShape& shape, const Task& task) {
+  kernels::DenseBackwardWeightsArgs args;
+  args.shape = shape;
+  args.src = task.inputs[0].at(task.begin);
+  args.src_stride = float_stride(task.inputs[0]);
+  args.diff_dst = task.inputs[1].at(task.begin);
+  args.diff_dst_stride = float_stride(task.inputs[1]);
+  args.sample_end = task.end - task.begin;
+  args.first = task.begin == 0;
+  return args;
+}
+
+// The gradient of a large kernel, used up piece by piece: a piece is computed over all samples,
+// applied, and forgotten. Inputs: x, dy, kernel, slots; output: the gradient of the bias.
+class DenseUpdateOp final : public Op {
+ public:
+  DenseUpdateOp(const DenseShape& shape, bool bias, std::shared_ptr<const ElementUpdate> update,
+                std::size_t slots)
+      : shape_(shape), bias_(bias), update_(std::move(update)) {
+    for (std::size_t i = 0; i <= slots; ++i) positions_.push_back(static_cast<int>(i) + 2);
+  }
+  std::string_view kind() const override { return "dense_update"; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override {
+    std::vector<ValueType> types;
+    if (bias_) types.push_back(vector_type(shape_.outputs));
+    return types;
+  }
+  std::vector<int> mutated_inputs() const override { return positions_; }
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    OpTraits traits;
+    traits.role = BatchRole::kReduction;
+    traits.blocks = static_cast<int>(cut_weights(shape_).unit_parts) + (bias_ ? 1 : 0);
+    traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
+    traits.thread_scratch_bytes =
+        static_cast<std::size_t>(kRowsPerTask * kernels::kDensePanel) * sizeof(float);
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
+    return make_kernel("own", [shape = shape_, update = update_](const Task& task) {
+      // Part of a batch would be applied as if it were the whole.
+      SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
+                    task.begin, task.end, task.step->samples);
+      const std::int64_t units = kernels::dense_units(shape);
+      if (task.block == (units + kUnitsPerTask - 1) / kUnitsPerTask)
+        return backward_bias(shape, task, task.outputs[0]);
+      auto* gradient = reinterpret_cast<float*>(task.thread_scratch);
+      kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
+      const auto [first, last] = part(units, kUnitsPerTask, task.block);
+      for (args.unit_begin = first; args.unit_begin < last; ++args.unit_begin) {
+        args.unit_end = args.unit_begin + 1;
+        for (args.k_begin = 0; args.k_begin < shape.inputs; args.k_begin = args.k_end) {
+          args.k_end = std::min(shape.inputs, args.k_begin + kRowsPerTask);
+          const std::int64_t begin =
+              (args.unit_begin * shape.inputs + args.k_begin) * kernels::kDensePanel;
+          args.diff_weights = gradient - begin;  // the kernel addresses the whole array
+          kernels::table().dense.backward_weights(args);
+          update->run(*task.step, task.inputs.subspan(2), begin,
+                      (args.k_end - args.k_begin) * kernels::kDensePanel, gradient);
+        }
+      }
+    });
+  }
+
+ private:
+  DenseShape shape_;
+  bool bias_;
+  std::shared_ptr<const ElementUpdate> update_;
+  std::vector<int> positions_;
+};
+
+// Where the gradient of the kernel is much larger than a batch of its input.
+bool is_large(const DenseShape& shape) {
+  return kernels::dense_units(shape) > 1 && shape.outputs >= 256 &&
+         kernels::dense_weight_count(shape) >= 1 << 20;
+}
+
 class DenseBackwardWeightsOp final : public Op {
  public:
   DenseBackwardWeightsOp(const DenseShape& shape, bool bias) : shape_(shape), bias_(bias) {}
@@ -64,33 +153,23 @@ class DenseBackwardWeightsOp final : public Op {
     const DenseShape shape = shape_;
     const Cut cut = cut_weights(shape);
     return make_kernel("own", [shape, cut](const Task& task) {
-      const std::int64_t samples = task.end - task.begin;
-      if (task.block == cut.k_parts * cut.unit_parts) {
-        kernels::DenseBackwardBiasArgs args;
-        args.shape = shape;
-        args.diff_dst = task.inputs[1].at(task.begin);
-        args.diff_dst_stride = float_stride(task.inputs[1]);
-        args.diff_bias = task.outputs[1].at();
-        args.sample_end = samples;
-        args.first = task.begin == 0;
-        kernels::table().dense.backward_bias(args);
-        return;
-      }
-      kernels::DenseBackwardWeightsArgs args;
-      args.shape = shape;
-      args.src = task.inputs[0].at(task.begin);
-      args.src_stride = float_stride(task.inputs[0]);
-      args.diff_dst = task.inputs[1].at(task.begin);
-      args.diff_dst_stride = float_stride(task.inputs[1]);
+      if (task.block == cut.k_parts * cut.unit_parts)
+        return backward_bias(shape, task, task.outputs[1]);
+      kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
       args.diff_weights = task.outputs[0].at();
-      args.sample_end = samples;
       const std::int64_t k_step = cut.k_parts == 1 ? shape.inputs : kRowsPerTask;
       std::tie(args.k_begin, args.k_end) = part(shape.inputs, k_step, task.block % cut.k_parts);
       std::tie(args.unit_begin, args.unit_end) =
           part(kernels::dense_units(shape), kUnitsPerTask, task.block / cut.k_parts);
-      args.first = task.begin == 0;
       kernels::table().dense.backward_weights(args);
     });
+  }
+  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
+                                   std::span<const ValueType>) const override {
+    auto update = is_large(shape_) ? consumer.element_update() : nullptr;
+    if (update == nullptr) return nullptr;
+    return std::make_shared<DenseUpdateOp>(shape_, bias_, std::move(update),
+                                           consumer.mutated_inputs().size() - 1);
   }
 
  private:
@@ -208,36 +287,26 @@ class DenseKernelPacking final : public Packing {
   std::size_t stored_count() const override {
     return static_cast<std::size_t>(kernels::dense_weight_count(shape_));
   }
-  // Row by row: a copy of the whole kernel would double the largest layers each time they are
-  // saved.
-  void pack(const float* keras, float* engine) const override {
-    std::memset(engine, 0, stored_count() * sizeof(float));
-    for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
-      kernels::table().dense.pack_row(shape_, stored_row, keras + keras_row * shape_.outputs,
-                                      engine);
-    });
+  std::size_t lines() const override {
+    const bool plain = input_.layout == Layout::kPlain;
+    return static_cast<std::size_t>(plain ? shape_.inputs : pixels() * input_.picture[2]);
   }
-  void unpack(const float* engine, float* keras) const override {
-    for_each_row([&](std::int64_t keras_row, std::int64_t stored_row) {
-      kernels::table().dense.unpack_row(shape_, stored_row, engine,
-                                        keras + keras_row * shape_.outputs);
-    });
+  std::size_t line_length() const override { return static_cast<std::size_t>(shape_.outputs); }
+  void write_line(std::size_t line, const float* keras, float* engine) const override {
+    kernels::table().dense.pack_row(shape_, stored_row(line), keras, engine);
+  }
+  void read_line(std::size_t line, const float* engine, float* keras) const override {
+    kernels::table().dense.unpack_row(shape_, stored_row(line), engine, keras);
   }
 
  private:
-  template <typename Visit>
-  void for_each_row(const Visit& visit) const {
-    if (input_.layout == Layout::kPlain) {
-      for (std::int64_t row = 0; row < shape_.inputs; ++row) visit(row, row);
-      return;
-    }
-    const std::int64_t pixels = input_.picture[0] * input_.picture[1], channels = input_.picture[2];
-    for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
-      for (std::int64_t c = 0; c < channels; ++c) {
-        visit(pixel * channels + c,
-              (c / kChannelBlock * pixels + pixel) * kChannelBlock + c % kChannelBlock);
-      }
-    }
+  std::int64_t pixels() const { return input_.picture[0] * input_.picture[1]; }
+  // Keras's rows follow the picture's pixels, ours its blocks of channels.
+  std::int64_t stored_row(std::size_t line) const {
+    const auto row = static_cast<std::int64_t>(line);
+    if (input_.layout == Layout::kPlain) return row;
+    const std::int64_t channels = input_.picture[2], pixel = row / channels, c = row % channels;
+    return (c / kChannelBlock * pixels() + pixel) * kChannelBlock + c % kChannelBlock;
   }
   ValueType input_;
   DenseShape shape_;

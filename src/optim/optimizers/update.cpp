@@ -22,6 +22,40 @@ struct UpdateNode {
   std::size_t slots() const { return rule.slots.size() + (options.average ? 1 : 0); }
 };
 
+// Elements [begin, begin + count) of a parameter; `slots` are those of the node.
+void update_elements(const UpdateNode& node, const StepContext& step, float* weights,
+                     std::span<const Operand> slots, std::int64_t begin, std::int64_t count,
+                     const float* gradient, double factor) {
+  UpdateRange range;
+  range.count = count;
+  range.weights = weights + begin;
+  range.gradient = gradient;
+  for (std::size_t slot = 0; slot < node.rule.slots.size(); ++slot)
+    range.slots[slot] = slots[slot].at() + begin;
+  range.step = static_cast<std::int64_t>(step.step) + 1;
+  range.learning_rate = step.learning_rate;
+  range.grad_scale = static_cast<float>(factor / step.loss_scale);
+  range.weight_decay = static_cast<float>(node.options.weight_decay);
+  node.rule.run(range);
+  if (node.constraint) node.constraint(range.weights);
+  if (node.options.average) {
+    average(node.options, range.step, range.weights, slots[node.rule.slots.size()].at() + begin,
+            range.count);
+  }
+}
+
+class ElementRule final : public ElementUpdate {
+ public:
+  explicit ElementRule(UpdateNode node) : node_(std::move(node)) {}
+  void run(const StepContext& step, std::span<const Operand> state, std::int64_t begin,
+           std::int64_t count, const float* gradient) const override {
+    update_elements(node_, step, state[0].at(), state.subspan(1), begin, count, gradient, 1.0);
+  }
+
+ private:
+  UpdateNode node_;
+};
+
 class UpdateKernel final : public Kernel {
  public:
   UpdateKernel(UpdateNode node, std::int64_t count) : node_(std::move(node)), count_(count) {}
@@ -29,36 +63,14 @@ class UpdateKernel final : public Kernel {
   void run(const Task& task) const override {
     const bool whole = static_cast<bool>(node_.constraint);
     const std::int64_t begin = whole ? 0 : task.block * kElementsPerTask;
-    UpdateRange range;
-    range.count = whole ? count_ : std::min(count_, begin + kElementsPerTask) - begin;
-    range.weights = task.inputs[0].at() + begin;
-    range.gradient = task.inputs[1].at() + begin;
-    for (std::size_t slot = 0; slot < node_.rule.slots.size(); ++slot)
-      range.slots[slot] = task.inputs[2 + slot].at() + begin;
-    range.step = static_cast<std::int64_t>(task.step->step) + 1;
-    range.learning_rate = task.step->learning_rate;
+    const std::int64_t count = whole ? count_ : std::min(count_, begin + kElementsPerTask) - begin;
     const double factor = node_.factor ? *task.inputs[2 + node_.slots()].at<double>() : 1.0;
-    range.grad_scale = static_cast<float>(factor / task.step->loss_scale);
-    range.weight_decay = static_cast<float>(node_.options.weight_decay);
-    node_.rule.run(range);
-    if (whole) node_.constraint(range.weights);
-    if (node_.options.average)
-      average(range, task.inputs[2 + node_.rule.slots.size()].at() + begin);
+    update_elements(node_, *task.step, task.inputs[0].at(), task.inputs.subspan(2), begin, count,
+                    task.inputs[1].at() + begin, factor);
   }
   std::string implementation() const override { return "own"; }
 
  private:
-  // Keras: the first step takes the weights as they are.
-  void average(const UpdateRange& range, float* mean) const {
-    const auto keep = static_cast<float>(range.step == 1 ? 0.0 : node_.options.average_momentum);
-    const float take = 1 - keep;
-    const bool overwrite =
-        node_.options.overwrite_every > 0 && range.step % node_.options.overwrite_every == 0;
-    for (std::int64_t i = 0; i < range.count; ++i) {
-      mean[i] = mean[i] * keep + range.weights[i] * take;
-      if (overwrite) range.weights[i] = mean[i];
-    }
-  }
   UpdateNode node_;
   std::int64_t count_;
 };
@@ -67,6 +79,11 @@ class UpdateOp final : public Op {
  public:
   explicit UpdateOp(UpdateNode node) : node_(std::move(node)) {}
   std::string_view kind() const override { return node_.rule.kind; }
+  std::shared_ptr<const ElementUpdate> element_update() const override {
+    // A factor needs the whole gradient first, a constraint the whole parameter.
+    if (node_.factor || node_.constraint) return nullptr;
+    return std::make_shared<ElementRule>(node_);
+  }
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {}; }
   std::vector<int> mutated_inputs() const override {
     std::vector<int> positions = {0};
@@ -98,17 +115,16 @@ class RuleOptimizer final : public OptimizerImpl {
       : rule_(std::move(rule)), options_(std::move(options)) {}
   const LearningRate& learning_rate() const override { return options_.learning_rate; }
   Clipping clipping() const override { return options_.clipping; }
-  std::vector<std::string> slots() const override {
-    std::vector<std::string> names = rule_.slots;
-    if (options_.average) names.emplace_back("average");
-    return names;
+  std::vector<SlotSpec> slots(const Shape&) const override {
+    std::vector<SlotSpec> slots;
+    for (const std::string& name : rule_.slots) slots.push_back({name});
+    if (options_.average) slots.push_back({std::string(kAverageSlot)});
+    return slots;
   }
-  int average_slot() const override {
-    return options_.average && options_.overwrite_every == 0 ? static_cast<int>(rule_.slots.size())
-                                                             : kNone;
-  }
-  std::shared_ptr<const Op> update_op(bool factor, const Constraint& constraint) const override {
-    return std::make_shared<UpdateOp>(UpdateNode{rule_, options_, factor, constraint});
+  bool averages_at_end() const override { return options_.averages_at_end(); }
+  std::shared_ptr<const Op> update_op(const UpdateTarget& target) const override {
+    return std::make_shared<UpdateOp>(
+        UpdateNode{rule_, options_, target.factor, target.constraint});
   }
 
  private:
@@ -117,6 +133,18 @@ class RuleOptimizer final : public OptimizerImpl {
 };
 
 }  // namespace
+
+// Keras: the first step takes the weights as they are.
+void average(const OptimizerOptions& options, std::int64_t step, float* weights, float* mean,
+             std::int64_t count) {
+  const auto keep = static_cast<float>(step == 1 ? 0.0 : options.average_momentum);
+  const float take = 1 - keep;
+  const bool overwrite = options.overwrite_every > 0 && step % options.overwrite_every == 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    mean[i] = mean[i] * keep + weights[i] * take;
+    if (overwrite) weights[i] = mean[i];
+  }
+}
 
 OptimizerPtr make_optimizer(const UpdateRule& rule, const OptimizerOptions& options) {
   return std::make_shared<RuleOptimizer>(rule, options);

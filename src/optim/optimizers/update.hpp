@@ -37,7 +37,12 @@ struct OptimizerOptions {
   bool average = false;
   double average_momentum = 0.99;
   std::int64_t overwrite_every = 0;  // steps; 0: at the end of fit()
+  bool averages_at_end() const { return average && overwrite_every == 0; }
 };
+
+// Moves the mean of the weights, and puts it in their place where the step asks for it.
+void average(const OptimizerOptions& options, std::int64_t step, float* weights, float* mean,
+             std::int64_t count);
 
 OptimizerPtr make_optimizer(const UpdateRule& rule, const OptimizerOptions& options);
 

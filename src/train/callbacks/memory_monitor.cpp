@@ -37,6 +37,12 @@ class MemoryMonitorImpl final : public Callback {
   void on_train_begin(TrainState& state) override {
     ends_.clear();
     ends_.reserve(static_cast<std::size_t>(std::min<std::int64_t>(state.epochs(), kMost)));
+    planned_ = state.memory().predicted_bytes;
+  }
+  // The trend begins anew; the peak is that of the largest plan.
+  void on_plan_change(TrainState& state, const std::string&) override {
+    ends_.clear();
+    planned_ = std::max(planned_, state.memory().predicted_bytes);
   }
   void on_epoch_begin(TrainState&) override { begin_ = read_process_memory().resident_bytes; }
   void on_epoch_end(TrainState& state, const Logs&) override {
@@ -55,12 +61,12 @@ class MemoryMonitorImpl final : public Callback {
       line.add("\n");
       line.write(STDERR_FILENO);
     }
-    if (now.peak_bytes > state.memory().predicted_bytes && !exceeded_) {
+    if (now.peak_bytes > planned_ && !exceeded_) {
       exceeded_ = true;
       state.warn(
           fmt::format("the process holds {} where {} were planned; something outside the "
                       "training allocates",
-                      format_bytes(now.peak_bytes), format_bytes(state.memory().predicted_bytes)));
+                      format_bytes(now.peak_bytes), format_bytes(planned_)));
     }
     if (ends_.size() >= kEnough && growth > spec_.leak_megabytes * 0x1p20 && !leaked_) {
       leaked_ = true;
@@ -74,7 +80,7 @@ class MemoryMonitorImpl final : public Callback {
  private:
   static constexpr std::int64_t kMost = 1000;
   MemoryMonitor spec_;
-  std::uint64_t begin_ = 0;
+  std::uint64_t begin_ = 0, planned_ = 0;
   std::vector<double> ends_;
   bool leaked_ = false, exceeded_ = false;
 };

@@ -56,6 +56,7 @@ class TerminalProgress final : public Callback {
   }
 
   void on_warning(TrainState&, const std::string& text) override { say(true, "warning: {}", text); }
+  void on_plan_change(TrainState&, const std::string& text) override { say(true, "{}", text); }
 
  private:
   void begin(TrainState& state) {
@@ -127,6 +128,7 @@ class PlainProgress final : public Callback {
   void on_warning(TrainState&, const std::string& text) override {
     say(false, "warning: {}", text);
   }
+  void on_plan_change(TrainState&, const std::string& text) override { say(false, "{}", text); }
 
  private:
   double started_ = 0;

@@ -152,69 +152,35 @@ TEST_P(AdaptiveTest, Lion) {
       });
 }
 
-struct AdafactorCase {
-  bool factored;
-  std::int64_t matrices, rows, cols;
-};
-
-TEST_P(AdaptiveTest, Adafactor) {
-  for (const AdafactorCase c : {AdafactorCase{true, 1, 5, 7}, {true, 3, 4, 6}, {false, 1, 1, 13}}) {
-    const std::int64_t plane = c.rows * c.cols, count = c.matrices * plane;
-    Floats w = uniform(count, 80), rows(c.factored ? c.matrices * c.rows : count),
-           cols(c.matrices * c.cols);
-    Doubles scratch(c.cols), ref(w.begin(), w.end()), r(rows.size()), col(cols.size());
-    for (int t = 1; t <= kSteps; ++t) {
-      const Floats g = uniform(count, 81 + static_cast<std::uint64_t>(t));
-      k().optimizers.adafactor({.weights = w.data(),
-                                .gradient = g.data(),
-                                .factored = c.factored,
-                                .matrices = c.matrices,
-                                .rows = c.rows,
-                                .cols = c.cols,
-                                .row_mean = rows.data(),
-                                .col_mean = cols.data(),
-                                .column_scratch = scratch.data(),
-                                .step = t,
-                                .lr = 0.1});
-      const double beta2 = 1 - std::pow(t, -0.8);
-      double rms_w = 0, rms_u = 0;
-      for (const double v : ref) rms_w += v * v / static_cast<double>(count);
-      const double alpha = std::max(1e-3, std::sqrt(rms_w)) * std::min(0.1, 1 / std::sqrt(t));
-      Doubles u(g.begin(), g.end());
-      for (std::int64_t m = 0; m < c.matrices; ++m) {
-        if (c.factored) {
-          for (std::int64_t i = 0; i < c.rows; ++i) {
-            double mean = 0;
-            for (std::int64_t j = 0; j < c.cols; ++j)
-              mean += (u[m * plane + i * c.cols + j] * u[m * plane + i * c.cols + j] + 1e-30) /
-                      static_cast<double>(c.cols);
-            r[m * c.rows + i] = beta2 * r[m * c.rows + i] + (1 - beta2) * mean;
-          }
-          for (std::int64_t j = 0; j < c.cols; ++j) {
-            double mean = 0;
-            for (std::int64_t i = 0; i < c.rows; ++i)
-              mean += (u[m * plane + i * c.cols + j] * u[m * plane + i * c.cols + j] + 1e-30) /
-                      static_cast<double>(c.rows);
-            col[m * c.cols + j] = beta2 * col[m * c.cols + j] + (1 - beta2) * mean;
-          }
-          double mean = 0;
-          for (std::int64_t i = 0; i < c.rows; ++i)
-            mean += r[m * c.rows + i] / static_cast<double>(c.rows);
-          for (std::int64_t i = 0; i < plane; ++i)
-            u[m * plane + i] /=
-                std::sqrt(r[m * c.rows + i / c.cols] / mean * col[m * c.cols + i % c.cols]);
-        } else {
-          for (std::int64_t i = 0; i < plane; ++i) {
-            r[i] = beta2 * r[i] + (1 - beta2) * (u[i] * u[i] + 1e-30);
-            u[i] /= std::sqrt(r[i]);
-          }
-        }
-      }
-      for (const double v : u) rms_u += v * v / static_cast<double>(count);
-      for (std::int64_t i = 0; i < count; ++i)
-        ref[i] -= alpha * u[i] / std::max(1.0, std::sqrt(rms_u));
+TEST_P(AdaptiveTest, RowsOfAdafactor) {
+  for (const std::int64_t n : {std::int64_t{1}, std::int64_t{8}, std::int64_t{29}}) {
+    const Floats g = uniform(n, 80), start = uniform(n, 81);
+    Doubles columns(n), scales(n);
+    for (std::int64_t i = 0; i < n; ++i)
+      columns[i] = static_cast<double>(i), scales[i] = 1 + 0.1 * static_cast<double>(i);
+    const double squares = k().optimizers.row_squares(g.data(), 0.5f, 1e-3, n, columns.data());
+    const double norm = k().optimizers.row_norm(g.data(), 0.5f, 3.0, scales.data(), n);
+    Floats w = start;
+    k().optimizers.row_step(w.data(), g.data(), 0.5f, 3.0, scales.data(), n);
+    double want_squares = 0, want_norm = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double half = 0.5 * double{g[i]}, u = 3.0 * scales[i] * half;
+      want_squares += half * half + 1e-3;
+      want_norm += u * u;
+      EXPECT_NEAR(columns[i], static_cast<double>(i) + half * half + 1e-3, 1e-12);
+      EXPECT_EQ(w[i], static_cast<float>(double{start[i]} - u));
     }
-    for (std::int64_t i = 0; i < count; ++i) ASSERT_NEAR(w[i], ref[i], 1e-6);
+    EXPECT_NEAR(squares, want_squares, 1e-12 * want_squares);
+    EXPECT_NEAR(norm, want_norm, 1e-12 * want_norm);
+  }
+}
+
+TEST(OptimizerTermsTest, PowersOfSteps) {
+  for (const std::int64_t step : {1, 2, 3, 10, 12345, 100000000}) {
+    for (const double exponent : {-0.8, -0.5, 0.0, 0.3}) {
+      const double want = std::pow(static_cast<double>(step), exponent);
+      EXPECT_NEAR(power_of_step(step, exponent), want, 1e-12 * want) << step;
+    }
   }
 }
 
