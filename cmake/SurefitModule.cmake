@@ -3,6 +3,10 @@ add_library(surefit_options INTERFACE)
 target_compile_options(surefit_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wold-style-cast
   -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # Warns of a reference out of one argument because another argument is a temporary.
+  target_compile_options(surefit_options INTERFACE -Wno-dangling-reference)
+endif()
 if(SUREFIT_WARNINGS_AS_ERRORS)
   target_compile_options(surefit_options INTERFACE -Werror)
 endif()

@@ -68,6 +68,7 @@ struct Axes {
 struct Numbers {
   std::vector<double> values = {};
   Numbers() = default;
+  Numbers(double one) : values{one} {}  // NOLINT(google-explicit-constructor): scale = 0.5
   Numbers(std::initializer_list<double> list) : values(list) {}
   bool operator==(const Numbers&) const = default;
 };
@@ -162,7 +163,7 @@ ConfigMap spec_to_config(const Spec& spec) {
 }
 
 // Reads every key of `map` into its field; a key without a field is an error that lists those there
-// are.
+// are, unless it is null: Keras's later versions write what is not set.
 template <typename Spec>
 Spec spec_from_config(const ConfigMap& map, const std::string& where) {
   Spec spec{};
@@ -172,7 +173,7 @@ Spec spec_from_config(const ConfigMap& map, const std::string& where) {
           const bool known = ((key == field.name &&
                                (from_config(value, where + "." + key, spec.*field.member), true)) ||
                               ...);
-          if (!known) throw_unknown_key(where, key, {field.name...});
+          if (!known && !value.is_null()) throw_unknown_key(where, key, {field.name...});
         }
       },
       Spec::fields());

@@ -68,8 +68,9 @@ struct AUC {
 };
 MetricPtr make_metric(const AUC&);
 
-// 2 precision recall / (precision + recall): the mean over classes ("macro"), or of all counts
-// ("micro"). Without a threshold the largest prediction counts.
+// 2 precision recall / (precision + recall): the mean over classes ("macro"), weighted by how often
+// they are true ("weighted"), or of all counts ("micro"). Without a threshold the largest
+// prediction counts.
 struct F1Score {
   std::string name = "f1_score";
   std::string average = "macro";
@@ -127,11 +128,14 @@ class Metric {
       : name_(spec.name), impl_(make_metric(spec)) {}
   Metric(const std::string& name);                         // NOLINT(google-explicit-constructor)
   Metric(const char* name) : Metric(std::string(name)) {}  // NOLINT(google-explicit-constructor)
+  // By class or name and arguments. Throws ConfigError.
+  static Metric from_config(const std::string& name, const ConfigMap& config);
 
   const std::string& name() const { return name_; }
   const MetricImpl& impl() const { return *impl_; }
 
  private:
+  Metric(std::string name, MetricPtr impl) : name_(std::move(name)), impl_(std::move(impl)) {}
   std::string name_;
   MetricPtr impl_;
 };

@@ -100,7 +100,8 @@ class Model {
         std::string name = "functional");
   Model(const Symbol& input, const Symbol& output)
       : Model(std::vector{input}, std::vector{output}) {}
-  // From Keras's JSON (model.to_json() of Keras 3). Throws ConfigError or DataError.
+  // From Keras's JSON (model.to_json() of Keras 3); one that was compiled before it was written is
+  // compiled again. Throws ConfigError or DataError.
   static Model from_json(const std::string& text, const std::string& file = "model.json");
   static Model load(const std::string& path);
   ~Model();

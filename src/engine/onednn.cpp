@@ -35,7 +35,7 @@ std::string describe(const OneDnnConvolution::Options& options) {
 // share.
 struct Problem {
   Desc src, weights, bias, dst;
-  memory::dims strides, dilates, pad_begin, pad_end;
+  memory::dims extents, strides, dilates, pad_begin, pad_end;
   dnnl::primitive_attr attributes;
 
   explicit Problem(const OneDnnConvolution::Options& options) {
@@ -44,7 +44,8 @@ struct Problem {
     const memory::dim ic = kernels::round_up(s.ic, 8), oc = kernels::round_up(s.oc, 8);
     src = Desc({1, ic, s.h, s.w}, f32, Tag::nChw8c);
     dst = Desc({1, oc, s.oh, s.ow}, f32, Tag::nChw8c);
-    weights = Desc({oc, ic, s.kh, s.kw}, f32,
+    extents = {oc, ic, s.kh, s.kw};
+    weights = Desc(extents, f32,
                    options.direction == Direction::kBackwardData ? Tag::OIhw8o8i : Tag::OIhw8i8o);
     if (options.bias) bias = Desc({oc}, f32, Tag::a);
     strides = {s.stride_h, s.stride_w};
@@ -84,7 +85,7 @@ struct Problem {
     Problem plain = *this;
     plain.attributes = dnnl::primitive_attr();
     // Backward wants to know of a forward; any weights layout serves as the hint.
-    plain.weights = Desc(weights.dims(), memory::data_type::f32, Tag::any);
+    plain.weights = Desc(extents, memory::data_type::f32, Tag::any);
     return plain.make_forward<dnnl::convolution_forward>(dnnl::prop_kind::forward_training);
   }
   dnnl::convolution_backward_data::primitive_desc make_backward_data() const {

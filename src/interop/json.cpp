@@ -257,6 +257,33 @@ std::vector<std::int64_t> get_ints(const Json& object, std::string_view field,
   return numbers;
 }
 
+ConfigValue to_config_value(const Json& json) {
+  switch (json.type()) {
+    case Json::value_t::boolean:
+      return ConfigValue(json.get<bool>());
+    case Json::value_t::number_integer:
+      return ConfigValue(json.get<std::int64_t>());
+    case Json::value_t::number_unsigned:
+      return ConfigValue(static_cast<std::int64_t>(json.get<std::uint64_t>()));
+    case Json::value_t::number_float:
+      return ConfigValue(json.get<double>());
+    case Json::value_t::string:
+      return ConfigValue(json.get<std::string>());
+    case Json::value_t::array: {
+      ConfigList list;
+      for (const Json& item : json) list.push_back(to_config_value(item));
+      return ConfigValue(std::move(list));
+    }
+    case Json::value_t::object: {
+      ConfigMap map;
+      for (const auto& [key, value] : json.items()) map.emplace_back(key, to_config_value(value));
+      return ConfigValue(std::move(map));
+    }
+    default:
+      return {};
+  }
+}
+
 void allow_only(const Json& object, std::initializer_list<std::string_view> known,
                 const JsonWhere& where) {
   for (const auto& item : require_object(object, where).items()) {

@@ -13,6 +13,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "surefit/config.hpp"
+
 #include "base/env.hpp"
 
 namespace surefit {
@@ -80,6 +82,9 @@ std::vector<std::int64_t> get_ints(const Json& object, std::string_view field,
                                    const JsonWhere& where,
                                    std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                                    std::int64_t max = std::numeric_limits<std::int64_t>::max());
+
+// The same value for the field tables of specs.
+ConfigValue to_config_value(const Json& json);
 
 // Every member must be one of `known`; a misspelt option is an error, not silence.
 void allow_only(const Json& object, std::initializer_list<std::string_view> known,

@@ -70,6 +70,8 @@ Layer make_layer_from_config(const std::string& class_name, const std::string& n
                              const ConfigMap& config, const std::string& where);
 std::vector<std::string_view> layer_class_names();  // of the library
 bool is_builtin_layer(std::string_view class_name);
+// The default of `training` in the class's call() in Keras, where that has one that says nothing.
+std::optional<bool> default_training(std::string_view class_name);
 
 // Helpers that many layers share.
 void require_inputs(std::span<const Shape> inputs, std::size_t count, std::size_t rank,

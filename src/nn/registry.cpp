@@ -62,6 +62,13 @@ bool is_builtin_layer(std::string_view class_name) {
   return std::find(names.begin(), names.end(), class_name) != names.end();
 }
 
+std::optional<bool> default_training(std::string_view class_name) {
+  if (class_name.starts_with("Random")) return true;
+  if (class_name.ends_with("Noise") || class_name.find("Dropout") != std::string_view::npos)
+    return false;
+  return std::nullopt;
+}
+
 void register_layer_class(const std::string& class_name, LayerFactory make) {
   own_layers().add(class_name, std::move(make), is_builtin_layer(class_name));
 }

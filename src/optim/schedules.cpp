@@ -128,6 +128,7 @@ LearningRate LearningRate::from_config(const ConfigValue& value, const std::stri
   }
   Object object;
   surefit::from_config(value, where, object);
+  std::erase_if(object.config, [](const auto& field) { return field.first == "name"; });
   return make_from(BuiltinSchedules{}, object, where);
 }
 

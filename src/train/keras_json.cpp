@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/keras_json.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
@@ -9,33 +10,6 @@
 
 namespace surefit {
 namespace {
-
-ConfigValue to_config_value(const Json& json) {
-  switch (json.type()) {
-    case Json::value_t::boolean:
-      return ConfigValue(json.get<bool>());
-    case Json::value_t::number_integer:
-      return ConfigValue(json.get<std::int64_t>());
-    case Json::value_t::number_unsigned:
-      return ConfigValue(static_cast<std::int64_t>(json.get<std::uint64_t>()));
-    case Json::value_t::number_float:
-      return ConfigValue(json.get<double>());
-    case Json::value_t::string:
-      return ConfigValue(json.get<std::string>());
-    case Json::value_t::array: {
-      ConfigList list;
-      for (const Json& item : json) list.push_back(to_config_value(item));
-      return ConfigValue(std::move(list));
-    }
-    case Json::value_t::object: {
-      ConfigMap map;
-      for (const auto& [key, value] : json.items()) map.emplace_back(key, to_config_value(value));
-      return ConfigValue(std::move(map));
-    }
-    default:
-      return {};
-  }
-}
 
 // Initializers and the like are objects with a module in Keras.
 Json to_json(const ConfigValue& value);
@@ -87,13 +61,25 @@ void check_dtype(const Json& config, const JsonWhere& where) {
   if (dtype->is_string()) {
     name = dtype->get<std::string>();
   } else {
+    require_object(*dtype, where.at("dtype"));
     name = get_string(get_object(*dtype, "config", where.at("dtype")), "name",
                       where.at("dtype").at("config"));
   }
   if (name != "float32") where.at("dtype").refuse("unsupported dtype", "float32", name);
 }
 
-// The activations of Keras may be objects of a registered function; names are what we know.
+// Keras writes an activation as its name, as null, or as an object: {"class_name": "function",
+// "config": name}, or a layer.
+std::optional<ConfigValue> read_activation(const Json& value, const JsonWhere& where) {
+  if (value.is_null()) return std::nullopt;
+  if (value.is_string()) return to_config_value(value);
+  const std::string& class_name = get_string(require_object(value, where), "class_name", where);
+  if (class_name == "function")
+    return ConfigValue(require_string(get_field(value, "config", where), where.at("config")));
+  where.refuse("unsupported activation", "a name such as \"relu\" (a layer can follow as a layer)",
+               class_name);
+}
+
 Layer read_layer(const Json& entry, const JsonWhere& where) {
   const std::string& class_name = get_string(entry, "class_name", where);
   const Json& config = get_object(entry, "config", where);
@@ -112,6 +98,11 @@ Layer read_layer(const Json& entry, const JsonWhere& where) {
   } else {
     for (const auto& [key, value] : config.items()) {
       if (key == "name" || key == "trainable" || key == "dtype") continue;
+      if (key == "activation") {
+        if (auto activation = read_activation(value, at.at(key)))
+          fields.emplace_back(key, std::move(*activation));
+        continue;
+      }
       fields.emplace_back(key, to_config_value(value));
     }
   }
@@ -128,6 +119,21 @@ Layer read_layer(const Json& entry, const JsonWhere& where) {
   }
 }
 
+// Keras 3.9 writes the defaults of a layer's own call(): they ask for nothing.
+bool is_default_argument(const std::string& class_name, const std::string& name,
+                         const Json& value) {
+  return name == "training" && value.is_boolean() &&
+         value.get<bool>() == default_training(class_name);
+}
+
+// Arguments of a call that are no inputs would change what it computes.
+void refuse_arguments(const std::string& class_name, const Json& kwargs, const JsonWhere& where) {
+  for (const auto& [name, value] : require_object(kwargs, where).items()) {
+    if (!value.is_null() && !is_default_argument(class_name, name, value))
+      where.at(name).refuse_value("unsupported argument of a call", "none but the inputs", value);
+  }
+}
+
 // All "keras_history": [layer, node, tensor] triples inside one inbound node, in order.
 void collect_inputs(const Json& value, const JsonWhere& where,
                     std::vector<std::pair<std::string, std::int64_t>>& out) {
@@ -135,9 +141,10 @@ void collect_inputs(const Json& value, const JsonWhere& where,
     for (std::size_t i = 0; i < value.size(); ++i) collect_inputs(value[i], where.at(i), out);
     return;
   }
-  if (!value.is_object()) return;
-  const Json* class_name = find_field(value, "class_name", where);
-  if (class_name == nullptr || *class_name != "__keras_tensor__") return;
+  if (value.is_null()) return;
+  const Json* class_name = value.is_object() ? find_field(value, "class_name", where) : nullptr;
+  if (class_name == nullptr || *class_name != "__keras_tensor__")
+    where.refuse_value("unsupported argument of a call", "the output of a layer", value);
   const Json& config = get_object(value, "config", where);
   const JsonWhere at = where.at("config").at("keras_history");
   const Json& history = get_array(config, "keras_history", where.at("config"));
@@ -219,6 +226,8 @@ class FunctionalReader {
       const Json& node = require_object((*inbound)[i], node_at);
       calls.emplace_back();
       collect_inputs(get_array(node, "args", node_at), node_at.at("args"), calls.back());
+      if (const Json* kwargs = find_field(node, "kwargs", node_at))
+        refuse_arguments(get_string(entry, "class_name", at), *kwargs, node_at.at("kwargs"));
       if (calls.back().empty())
         node_at.refuse("a call without inputs", "references to other layers", "none");
     }
@@ -266,10 +275,16 @@ class FunctionalReader {
                     "a cycle");
   }
 
-  // Keras writes [["name", 0, 0]], or ["name", 0, 0] when there is one.
+  // Keras writes [["name", 0, 0]], ["name", 0, 0] when there is one, or {"key": ["name", 0, 0]}.
   std::vector<Symbol> ends(std::string_view field) const {
     const JsonWhere at = where_.at(field);
-    const Json& list = get_array(config_, field, where_);
+    const Json& given = get_field(config_, field, where_);
+    Json list = given;
+    if (given.is_object()) {  // in the order of the keys, as Keras flattens them
+      list = Json::array();
+      for (const auto& [key, triple] : given.items()) list.push_back(triple);
+    }
+    require_array(list, at);
     std::vector<Symbol> symbols;
     const auto add = [&](const Json& triple, const JsonWhere& here) {
       if (!triple.is_array() || triple.size() != 3)
@@ -293,6 +308,116 @@ class FunctionalReader {
   std::map<std::string, std::size_t> layers_;
   std::vector<Entry> entries_;
 };
+
+// ---- what the model was compiled with
+
+// An object's config without what every loss and metric has, and without what says that nothing
+// unusual is asked for.
+using Usual = std::vector<std::pair<std::string_view, Json>>;  // null: whatever it is
+ConfigMap read_score(const Json& object, const JsonWhere& where, const Usual& usual) {
+  const Json& config = get_object(object, "config", where);
+  const JsonWhere at = where.at("config");
+  check_dtype(config, at);
+  ConfigMap fields;
+  for (const auto& [key, value] : config.items()) {
+    if (key == "dtype" || value.is_null()) continue;
+    const auto same = std::find_if(usual.begin(), usual.end(),
+                                   [&key = key](const auto& each) { return each.first == key; });
+    if (same == usual.end()) {
+      fields.emplace_back(key, to_config_value(value));
+    } else if (!same->second.is_null() && value != same->second) {
+      at.at(key).refuse_value("unsupported", dump_json(same->second), value);
+    }
+  }
+  return fields;
+}
+
+Loss read_loss(const Json& loss, const JsonWhere& where) {
+  if (loss.is_string()) return Loss(loss.get<std::string>());
+  const std::string& class_name = get_string(require_object(loss, where), "class_name", where);
+  if (class_name == "function")
+    return Loss(require_string(get_field(loss, "config", where), where.at("config")));
+  Usual usual = {{"name", nullptr}, {"reduction", "sum_over_batch_size"}};
+  if (class_name != "Dice") usual.emplace_back("axis", -1);  // whose axes are a choice
+  return Loss::from_config(class_name, read_score(loss, where, usual));
+}
+
+void read_metrics(const Json& metrics, const JsonWhere& where, std::vector<Metric>& out) {
+  if (metrics.is_null()) return;
+  if (metrics.is_array()) {  // Keras nests one list for each output
+    for (std::size_t i = 0; i < metrics.size(); ++i) read_metrics(metrics[i], where.at(i), out);
+  } else if (metrics.is_string()) {
+    out.emplace_back(metrics.get<std::string>());
+  } else {
+    const std::string& class_name = get_string(require_object(metrics, where), "class_name", where);
+    Usual usual = {{"curve", "ROC"},
+                   {"summation_method", "interpolation"},
+                   {"multi_label", false},
+                   {"from_logits", false},
+                   {"sparse_y_true", true},
+                   {"sparse_y_pred", false},
+                   {"axis", -1}};
+    if (class_name == "BinaryAccuracy") usual.emplace_back("threshold", 0.5);
+    out.push_back(Metric::from_config(class_name, read_score(metrics, where, usual)));
+  }
+}
+
+Optimizer read_optimizer(const Json& optimizer, const JsonWhere& where) {
+  if (optimizer.is_string()) return Optimizer(optimizer.get<std::string>());
+  const std::string& class_name = get_string(require_object(optimizer, where), "class_name", where);
+  const Json& config = get_object(optimizer, "config", where);
+  return Optimizer::from_config(class_name, std::get<ConfigMap>(to_config_value(config).data));
+}
+
+// A list with one entry for each output of the model; what is no list stands for all of them.
+const Json& of_output(const Json& value, std::size_t output, std::size_t outputs,
+                      const JsonWhere& where) {
+  if (!value.is_array()) return value;
+  if (value.size() != outputs)
+    where.refuse_value("wrong length", fmt::format("{} as the model has outputs", outputs), value);
+  return value[output];
+}
+
+std::optional<CompileOptions> read_compile(const Json& json, std::size_t outputs,
+                                           const JsonWhere& whole) {
+  const Json* config = find_field(json, "compile_config", whole);
+  if (config == nullptr) return std::nullopt;
+  const JsonWhere where = whole.at("compile_config");
+  require_object(*config, where);
+  const Json* loss = find_field(*config, "loss", where);
+  if (loss == nullptr) return std::nullopt;
+  const Json* weights = find_field(*config, "loss_weights", where);
+  const Json* metrics = find_field(*config, "metrics", where);
+  if (weights != nullptr && outputs == 1)
+    where.at("loss_weights").refuse_value("unsupported for one output", "null", *weights);
+  if (const Json* value = find_field(*config, "weighted_metrics", where))
+    where.at("weighted_metrics").refuse_value("unsupported", "null", *value);
+  CompileOptions options;
+  try {
+    for (std::size_t i = 0; i < outputs; ++i) {
+      OutputOptions output{
+          .loss = read_loss(of_output(*loss, i, outputs, where.at("loss")), where.at("loss"))};
+      if (weights != nullptr)
+        output.weight = require_number(of_output(*weights, i, outputs, where.at("loss_weights")),
+                                       where.at("loss_weights"));
+      if (metrics != nullptr) {
+        read_metrics(outputs == 1 ? *metrics : of_output(*metrics, i, outputs, where.at("metrics")),
+                     where.at("metrics"), output.metrics);
+      }
+      options.outputs.push_back(std::move(output));
+    }
+    if (outputs == 1) {
+      options.loss = options.outputs[0].loss;
+      options.metrics = options.outputs[0].metrics;
+      options.outputs.clear();
+    }
+    if (const Json* optimizer = find_field(*config, "optimizer", where))
+      options.optimizer = read_optimizer(*optimizer, where.at("optimizer"));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("[{}: compile_config] {}", whole.file(), error.what()));
+  }
+  return options;
+}
 
 // ---- writing
 
@@ -429,6 +554,7 @@ KerasModel model_from_keras_json(const std::string& text, const std::string& fil
   } else {
     where.at("class_name").refuse("unknown kind of model", "Sequential or Functional", class_name);
   }
+  model.compile = read_compile(json, model.outputs.size(), where);
   const Json* name = find_field(config, "name", where.at("config"));
   model.name = name == nullptr ? "model" : require_string(*name, where.at("config").at("name"));
   return model;

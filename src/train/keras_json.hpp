@@ -2,6 +2,7 @@
 // Keras 3's own model JSON (model.to_json()), read and written.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct KerasModel {
   std::string name;
   bool sequential = false;
   std::vector<Symbol> inputs, outputs;
+  // Of a model that was compiled with a loss.
+  std::optional<CompileOptions> compile;
 };
 
 // Throws DataError for what is not Keras's JSON and ConfigError for models that cannot be built.

@@ -76,6 +76,7 @@ Model Model::from_json(const std::string& text, const std::string& file) {
   Model model;
   model.impl_ =
       std::make_shared<Impl>(parsed.inputs, parsed.outputs, parsed.name, parsed.sequential);
+  if (parsed.compile) model.compile(std::move(*parsed.compile));
   return model;
 }
 

@@ -94,6 +94,14 @@ class CallBuilder final : public LayerBuilder {
   Network::Built& built_;
 };
 
+// Layers pack their parameters as the layout of the input and the convolution's extents advise. A
+// layer that is called more than once has one packing, so its calls must look alike.
+const ConvPolicy kPlainPolicy = {};
+ValueId in_common_layout(Graph& graph, ValueId id, const std::string& layer) {
+  const bool picture = graph.value(id).type.shape.rank() == 3;
+  return graph.in_layout(id, picture ? Layout::kBlocked : Layout::kPlain, layer, Phase::kForward);
+}
+
 }  // namespace
 
 std::string snake_case(const std::string& class_name) {
@@ -200,12 +208,17 @@ Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& poli
       built.call_outputs.push_back(graph.add_input(layer.name, type));
       continue;
     }
+    const bool shared = std::count_if(calls_.begin(), calls_.end(), [&](const LayerCall& other) {
+                          return other.layer == call.layer;
+                        }) > 1;
     std::vector<ValueId> inputs;
-    for (const int input : call.inputs)
-      inputs.push_back(built.call_outputs[static_cast<std::size_t>(input)]);
-    CallBuilder builder(graph, training, policy, placement.ghost_batch, layer,
-                        placement.first_layer_id + static_cast<std::uint32_t>(i), parameters, index,
-                        built);
+    for (const int input : call.inputs) {
+      const ValueId id = built.call_outputs[static_cast<std::size_t>(input)];
+      inputs.push_back(shared ? in_common_layout(graph, id, layer.name) : id);
+    }
+    CallBuilder builder(graph, training, shared ? kPlainPolicy : policy, placement.ghost_batch,
+                        layer, placement.first_layer_id + static_cast<std::uint32_t>(i), parameters,
+                        index, built);
     try {
       built.call_outputs.push_back(layer.layer.impl().build(builder, inputs));
     } catch (const ConfigError& error) {

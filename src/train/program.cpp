@@ -145,7 +145,9 @@ ValueId Program::add_penalties(const Network& network, const Network::Built& bui
   std::vector<ValueId> inputs = {loss};
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
     const Parameter& parameter = network.parameters()[i];
-    if (built.parameters[i] == kNone || !parameter.spec.regularizer) continue;
+    // Keras penalises only what is trained.
+    if (built.parameters[i] == kNone || !parameter.spec.regularizer || !parameter.trainable)
+      continue;
     inputs.push_back(graph_.add1(make_penalty_op(penalty_of(*parameter.spec.regularizer)),
                                  {built.parameters[i]}, parameter.name, Phase::kForward,
                                  Category::kScratch));
@@ -180,7 +182,7 @@ void Program::add_backward(const Network& network, const Network::Built& built,
     if (!parameter.spec.regularizer) continue;
     ValueId& gradient = gradients.at(built.parameters[index]);
     gradient = graph_.add1(make_penalty_gradient_op(penalty_of(*parameter.spec.regularizer)),
-                           {gradient, built.parameters[index]}, parameter.name, Phase::kBackward,
+                           {gradient, built.parameters[index]}, parameter.name, Phase::kUpdate,
                            Category::kGradients);
   }
   std::vector<ParameterGradient> updates;

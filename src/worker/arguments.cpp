@@ -119,4 +119,38 @@ Loss default_loss(const Model& model, const Dataset& samples) {
   return MeanSquaredError{};
 }
 
+CompileOptions compile_options(const Model& model, const Dataset& samples,
+                               const ScoreArguments& given) {
+  const std::optional<Compiled>& file = model.impl().compiled;
+  CompileOptions options;
+  if (!given.optimizer.empty()) {
+    const NamedArguments named = parse_named(given.optimizer, "--optimizer");
+    options.optimizer = Optimizer::from_config(named.name, named.arguments);
+  } else if (file) {
+    options.optimizer = file->optimizer;
+  }
+  if (file && file->targets.size() > 1 && given.loss.empty()) {
+    for (const Target& target : file->targets)
+      options.outputs.push_back({target.loss, target.weight, target.metrics});
+    return options;
+  }
+  if (!given.loss.empty()) {
+    const NamedArguments named = parse_named(given.loss, "--loss");
+    options.loss = Loss::from_config(named.name, named.arguments);
+  } else {
+    options.loss = file ? file->targets[0].loss : default_loss(model, samples);
+  }
+  if (given.metrics.empty() && file) {
+    options.metrics = file->targets[0].metrics;
+    return options;
+  }
+  const bool classes = options.loss.name().find("crossentropy") != std::string::npos;
+  for (const std::string& metric :
+       given.metrics.empty() ? std::vector<std::string>{"accuracy"} : given.metrics) {
+    if (metric.empty() || metric == "none" || (metric == "accuracy" && !classes)) continue;
+    options.metrics.emplace_back(metric);
+  }
+  return options;
+}
+
 }  // namespace surefit

@@ -26,4 +26,13 @@ Model make_model(const std::string& model, const std::string& input, std::int64_
 // The cross-entropy (or error) that fits the model's output and the labels.
 Loss default_loss(const Model& model, const Dataset& samples);
 
+// What the command line says; where it is silent, what the model's file was compiled with; else
+// adam, the default loss and accuracy where there are classes.
+struct ScoreArguments {
+  std::string optimizer = {}, loss = {};
+  std::vector<std::string> metrics = {};
+};
+CompileOptions compile_options(const Model& model, const Dataset& samples,
+                               const ScoreArguments& given);
+
 }  // namespace surefit

@@ -63,8 +63,11 @@ int evaluate_verb(const Arguments& arguments) {
   std::string loss;
   std::vector<std::string> metrics;
   bool confusion = false;
-  app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
-  app.add_option("--metrics", metrics, "comma separated (default: accuracy, of classes)")
+  app.add_option("--loss", loss,
+                 "Keras's name of a loss (default: the model file's, or what fits output and "
+                 "labels)");
+  app.add_option("--metrics", metrics,
+                 "comma separated (default: the model file's, or accuracy, of classes)")
       ->delimiter(',');
   app.add_flag("--confusion", confusion,
                "also how often each class (row) was taken for each (column)");
@@ -73,15 +76,8 @@ int evaluate_verb(const Arguments& arguments) {
       "fashion-mnist\n");
   if (const auto code = parse(app, arguments)) return *code;
   Model model = options.load();
-  CompileOptions compile{.loss = default_loss(model, options.data.test_samples())};
-  if (!loss.empty()) {
-    const NamedArguments named = parse_named(loss, "--loss");
-    compile.loss = Loss::from_config(named.name, named.arguments);
-  }
-  for (const std::string& metric : metrics) compile.metrics.emplace_back(metric);
-  if (metrics.empty() && compile.loss.name().find("crossentropy") != std::string::npos)
-    compile.metrics.emplace_back("accuracy");
-  model.compile(std::move(compile));
+  model.compile(
+      compile_options(model, options.data.test_samples(), {.loss = loss, .metrics = metrics}));
   const Logs logs = naming_sources(
       options.data, [&] { return model.evaluate(options.batches(), options.fit()); });
   if (confusion) {

@@ -9,6 +9,7 @@
 #include "base/units.hpp"
 #include "engine/kernels/table.hpp"
 #include "interop/json.hpp"
+#include "train/model_impl.hpp"
 #include "worker/interruption.hpp"
 #include "worker/options.hpp"
 #include "worker/progress.hpp"
@@ -31,8 +32,8 @@ struct TrainOptions {
   DataOptions data;
   RunOptions run;
   MemoryOptions memory;
-  std::string optimizer = "adam", loss, init, save;
-  std::vector<std::string> metrics = {"accuracy"}, class_weight;
+  std::string optimizer, loss, init, save;
+  std::vector<std::string> metrics, class_weight;
   std::int64_t epochs = 1, steps = 0, group = 0;
   std::uint64_t seed = 0;
   bool winograd = false, exact_conv = false, onednn = false;
@@ -43,10 +44,13 @@ struct TrainOptions {
     data.add_to(app, DataUse::kTrain);
     app.add_option("--epochs", epochs, "passes over the data")->capture_default_str();
     app.add_option("--optimizer", optimizer,
-                   "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9")
-        ->capture_default_str();
-    app.add_option("--loss", loss, "Keras's name of a loss (default: what fits output and labels)");
-    app.add_option("--metrics", metrics, "comma separated")->delimiter(',')->capture_default_str();
+                   "name:key=value,..., such as sgd:learning_rate=0.1,momentum=0.9 (default: the "
+                   "model file's, or adam)");
+    app.add_option("--loss", loss,
+                   "Keras's name of a loss (default: the model file's, or what fits output and "
+                   "labels)");
+    app.add_option("--metrics", metrics, "comma separated (default: the model file's, or accuracy)")
+        ->delimiter(',');
     app.add_option("--class-weight", class_weight,
                    "class:weight,...: how much the loss of a class counts in training, such as "
                    "0:1,1:2.5 (1 for classes that are not listed)")
@@ -83,16 +87,21 @@ Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffl
 }
 
 // What was asked for, so that a run can be understood and repeated.
-std::string config_json(const TrainOptions& options, const Arguments& arguments) {
+std::string config_json(const TrainOptions& options, const Model& model,
+                        const Arguments& arguments) {
+  const Compiled& compiled = *model.impl().compiled;
+  std::vector<std::string> metrics;
+  for (const Metric& metric : compiled.targets[0].metrics) metrics.push_back(metric.name());
   Json json = {{"arguments", arguments_to_record(arguments)},
                {"model", options.model.model},
                {"data", options.data.data},
                {"validation", options.data.validation},
                {"epochs", options.epochs},
                {"batch_size", options.data.batch_size},
-               {"optimizer", options.optimizer},
-               {"loss", options.loss},
-               {"metrics", options.metrics},
+               {"optimizer",
+                options.optimizer.empty() ? compiled.optimizer.class_name() : options.optimizer},
+               {"loss", options.loss.empty() ? compiled.targets[0].loss.name() : options.loss},
+               {"metrics", metrics},
                {"class_weight", options.class_weight},
                {"seed", options.seed},
                {"shuffle", !options.no_shuffle},
@@ -162,20 +171,11 @@ int train_verb(const Arguments& given) {
   options.run.pin_instruction_set();
   Model model = options.model.make();
   const Dataset samples = options.data.train_samples();
-  const NamedArguments optimizer = parse_named(options.optimizer, "--optimizer");
-  CompileOptions compile{
-      .optimizer = Optimizer::from_config(optimizer.name, optimizer.arguments),
-      .loss = naming_sources(options.data, [&] { return default_loss(model, samples); })};
-  if (!options.loss.empty()) {
-    const NamedArguments loss = parse_named(options.loss, "--loss");
-    compile.loss = Loss::from_config(loss.name, loss.arguments);
-  }
-  for (const std::string& metric : options.metrics) {
-    const bool classes = compile.loss.name().find("crossentropy") != std::string::npos;
-    if (metric.empty() || metric == "none" || (metric == "accuracy" && !classes)) continue;
-    compile.metrics.emplace_back(metric);
-  }
-  model.compile(std::move(compile));
+  model.compile(naming_sources(options.data, [&] {
+    return compile_options(
+        model, samples,
+        {.optimizer = options.optimizer, .loss = options.loss, .metrics = options.metrics});
+  }));
   if (options.seed != 0) model.initialize(options.seed);  // a new model has seed 0
   if (!options.init.empty()) model.load_weights(options.init);
 
@@ -204,8 +204,8 @@ int train_verb(const Arguments& given) {
   options.run.apply(fit);
   std::unique_ptr<Callback> recorder;  // behind those that may refuse their options
   if (!options.run.run.empty()) {
-    recorder =
-        make_recorder(options.run.run, model, config_json(options, arguments), options.run.resume);
+    recorder = make_recorder(options.run.run, model, config_json(options, model, arguments),
+                             options.run.resume);
     fit.callbacks.push_back(recorder.get());
   }
   const double started = monotonic_seconds();

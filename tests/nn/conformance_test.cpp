@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layer of the library through the one harness, and the proof that none is missing.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "support/layer_conformance.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses and metrics against closed forms and central differences of those, in double.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 

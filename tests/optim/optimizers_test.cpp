@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers against Keras's update rules in double, and against torch's runs
-// (tools/goldens/generate.py).
+// Optimizers against Keras's update rules in double.
 #include <cmath>
 #include <functional>
 
@@ -199,36 +198,6 @@ TEST(OptimizerTest, ConfigurationsAreChecked) {
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("momentums"), std::string::npos);
-  }
-}
-
-// The generator gives torch Keras's epsilon, so the rules are the same and only float32 rounding is
-// left.
-TEST(OptimizerGoldens, AgreeWithTorch) {
-  const NpzFile file =
-      NpzFile::open(Env::posix(), std::string(SUREFIT_TEST_DATA) + "/goldens/optimizers.npz");
-  const Tensor start = file.read("start"), all = file.read("gradients");
-  std::vector<Tensor> gradients;
-  for (std::int64_t step = 0; step < all.shape()[0]; ++step) {
-    gradients.push_back(all.slice(step, step + 1).reshape(start.shape()));
-  }
-  const std::pair<const char*, Optimizer> cases[] = {
-      {"sgd", SGD{.learning_rate = 0.05}},
-      {"sgd_momentum", SGD{.learning_rate = 0.05, .momentum = 0.9}},
-      {"sgd_nesterov", SGD{.learning_rate = 0.05, .momentum = 0.9, .nesterov = true}},
-      {"adam", Adam{.learning_rate = 0.001}},
-      {"adam_amsgrad", Adam{.learning_rate = 0.01, .beta_1 = 0.8, .beta_2 = 0.9, .amsgrad = true}}};
-  for (const auto& [name, optimizer] : cases) {
-    const std::vector<Tensor> got = run_optimizer(optimizer, start, gradients);
-    const Tensor expected = file.read(name);
-    ASSERT_EQ(expected.shape(), start.shape().prepend(static_cast<std::int64_t>(gradients.size())));
-    for (std::size_t step = 0; step < got.size(); ++step) {
-      for (std::size_t i = 0; i < start.count(); ++i) {
-        ASSERT_NEAR(got[step].values<float>()[i],
-                    expected.values<float>()[step * start.count() + i], 1e-6)
-            << name << " step " << step << " element " << i;
-      }
-    }
   }
 }
 

@@ -36,8 +36,17 @@ std::vector<Tensor> run_optimizer(const Optimizer& optimizer, const Tensor& weig
     inputs.push_back(graph.add_persistent("w/" + slot.name, slot_type, Category::kOptimizer));
     memory[inputs.back()] = Tensor(slot_type.shape);
   }
-  graph.add(optimizer.impl().update_op({.shape = weights.shape(), .packing = run.packing}), inputs,
-            "w", Phase::kUpdate);
+  const Clipping clip = optimizer.impl().clipping();
+  const double norm = std::max(clip.norm, clip.global_norm);  // of one parameter, the same
+  if (norm > 0) {
+    const ValueId sums = graph.add1(make_square_sums_op(), {gradient}, "w", Phase::kUpdate);
+    inputs.push_back(graph.add1(make_clip_factor_op(norm), {sums}, "w", Phase::kUpdate));
+  }
+  if (clip.value > 0)
+    inputs[1] = graph.add1(make_clip_value_op(clip.value), {gradient}, "w", Phase::kUpdate);
+  graph.add(optimizer.impl().update_op(
+                {.shape = weights.shape(), .packing = run.packing, .factor = norm > 0}),
+            inputs, "w", Phase::kUpdate);
   ThreadPool pool(run.threads, prepare_compute_thread);
   Plan plan = make_plan(graph, {.batch = 1, .threads = run.threads});
   const auto arena = std::make_shared<Arena>(plan.arena_bytes);

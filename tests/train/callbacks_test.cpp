@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "surefit/callbacks.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training that is stopped and resumed ends in the bits of one that never stopped.
+#include <algorithm>
 #include <fstream>
 
 #include <gtest/gtest.h>

@@ -1,196 +1,160 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/data/goldens/*.npz from torch, in Keras's layouts. Needs Debian's python3-torch; the tests do not.
+"""Writes tests/data/goldens: what Keras 3's layers, losses, metrics, optimizers and schedules give, in float64.
 
-Every file records the torch version and the seed. Torch computes in float64, so that the goldens carry no rounding of
-their own; they are stored as float32.
+Each family is one FAMILY.json, a list of cases, and, where there are arrays, one FAMILY.npz with "CASE.NAME" as float32. Needs Debian's
+python3-torch; the tests do not. The numbers come from keras_*.py beside this file, the cases from cases.py.
 """
+import json
 import pathlib
 
 import numpy
 import torch
-from torch.nn import functional
+
+import cases
+import keras_layers
+import keras_optimizers
+import keras_scores
 
 SEED = 20240117
 OUT = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "goldens"
-BATCH = 3
+BATCH = 2
+RNG = numpy.random.default_rng(SEED)
 
 
-def uniform(*shape):
-    # Rounded to float32 first: both sides must start from the same numbers.
-    return (torch.rand(*shape) * 2 - 1).double().requires_grad_()
+def numbers(*shape, low=-1.0, high=1.0):
+    """Odd multiples of 2^-10: exact in float32, small in a compressed file, never 0 and all different in small arrays."""
+    count = int(numpy.prod(shape))
+    grid = int((high - low) * 512)
+    draws = RNG.permutation(grid)[:count] if count <= grid else RNG.integers(0, grid, count)
+    return torch.tensor(low + (2 * draws + 1) / 1024.0, dtype=torch.float64).reshape(shape)
 
 
-def keras(tensor):
-    """(n, c, h, w) -> (n, h, w, c)."""
-    return tensor.detach().permute(0, 2, 3, 1) if tensor.dim() == 4 else tensor.detach()
+class Family:
+    def __init__(self, name):
+        self.name, self.cases, self.arrays = name, [], {}
+
+    def add(self, entry, arrays):
+        self.cases.append(entry)
+        for key, value in arrays.items():
+            value = numpy.asarray(value.detach() if isinstance(value, torch.Tensor) else value)
+            kind = numpy.float32 if value.dtype.kind == "f" else numpy.int32
+            self.arrays[f"{len(self.cases) - 1}.{key}"] = numpy.ascontiguousarray(value, dtype=kind)
+
+    def write(self):
+        OUT.mkdir(parents=True, exist_ok=True)
+        lines = ",\n".join(" " + json.dumps(case) for case in self.cases)
+        (OUT / f"{self.name}.json").write_text("[\n" + lines + "\n]\n")
+        if self.arrays:
+            numpy.savez_compressed(OUT / f"{self.name}.npz", **self.arrays)
 
 
-def save(name, arrays):
-    OUT.mkdir(parents=True, exist_ok=True)
-    plain = {key: numpy.ascontiguousarray(numpy.asarray(value)) for key, value in arrays.items()}
-    plain = {key: value.astype(numpy.float32) if value.dtype == numpy.float64 else value for key, value in plain.items()}
-    plain["seed"] = numpy.array([SEED], dtype=numpy.int64)
-    plain["torch_version"] = numpy.frombuffer(torch.__version__.encode(), dtype=numpy.uint8)
-    numpy.savez_compressed(OUT / f"{name}.npz", **plain)
+def layer_weights(class_name, config, shapes):
+    weights = {}
+    for name, shape in keras_layers.weights_of(class_name, config, shapes).items():
+        positive = name in ("moving_variance", "variance")
+        weights[name] = numbers(*shape, low=0.5 if positive else -1.0, high=1.5 if positive else 1.0)
+    return weights
 
 
-def same_pads(size, kernel, stride, dilation):
-    reach = (kernel - 1) * dilation + 1
-    total = max(0, (-(-size // stride) - 1) * stride + reach - size)
-    return total // 2, total - total // 2
+def add_layer(family, class_name, config, shapes, training=True):
+    spread = 4.0 if class_name in ("Activation", "ReLU") else 1.0
+    # A little apart from each other, so that a largest of several inputs is never shared.
+    xs = [numbers(BATCH, *shape, low=-spread, high=spread) + i / 4096 for i, shape in enumerate(shapes)]
+    xs = [x.requires_grad_() for x in xs]
+    weights = layer_weights(class_name, config, shapes)
+    trained = {name: value.requires_grad_() for name, value in weights.items() if keras_layers.trained(name)}
+    mode = keras_layers.Mode(training)
+    y = keras_layers.call(class_name, config, xs, weights, mode)
+    dy = numbers(*y.shape)
+    (y * dy).sum().backward()
+    arrays = {"y": y, "dy": dy}
+    for i, x in enumerate(xs):
+        arrays |= {f"x{i}": x, f"dx{i}": x.grad}
+    for name, value in weights.items():
+        arrays[name] = value
+        if name in trained:
+            arrays["d" + name] = value.grad
+        if name in mode.updates:
+            arrays["after_" + name] = mode.updates[name]
+    if training and mode.updates:
+        arrays["evaluated"] = keras_layers.call(class_name, config, xs, weights, keras_layers.Mode(False))
+    family.add({"class_name": class_name, "config": config, "inputs": shapes, "training": training}, arrays)
 
 
-def pad_same(x, kernel, stride, dilation=(1, 1), value=0.0):
-    top, bottom = same_pads(x.shape[2], kernel[0], stride[0], dilation[0])
-    left, right = same_pads(x.shape[3], kernel[1], stride[1], dilation[1])
-    return functional.pad(x, (left, right, top, bottom), value=value)
+def layers():
+    for name, family_cases in cases.LAYER_FAMILIES.items():
+        family = Family("layers_" + name)
+        for class_name, config, shapes in family_cases:
+            add_layer(family, class_name, config, shapes)
+        if name == "drawn":
+            for class_name, config, shapes in cases.EVALUATED:
+                add_layer(family, class_name, config, shapes, training=False)
+        family.write()
 
 
-def backward(arrays, y, inputs):
-    """Adds the output, a random projection and the gradients of <projection, y> to the arrays."""
-    projection = (torch.rand_like(y) * 2 - 1).float().double()
-    (y * projection).sum().backward()
-    arrays["y"] = keras(y)
-    arrays["dy"] = keras(projection)
-    for name, (value, layout) in inputs.items():
-        arrays[name] = layout(value.detach())
-        arrays["d" + name] = layout(value.grad)
+def predictions(shape, kind):
+    if kind == "logits":
+        return numbers(*shape, low=-4, high=4)
+    if kind == "shares":  # rows that sum to 1, up to float32
+        return torch.softmax(numbers(*shape, low=-2, high=2), -1).float().double()
+    if kind in ("probabilities", "extremes", "soft"):
+        p = numbers(*shape, low=0, high=1)
+        return torch.where(torch.tensor(RNG.random(shape) < 0.3), (p > 0.5).double(), p) if kind == "extremes" else p
+    return numbers(*shape, low=-2, high=2)
 
 
-def hwio(kernel):
-    return kernel.permute(2, 3, 1, 0)
+def targets(shape, kind, loss):
+    if loss == "SparseCategoricalCrossentropy":
+        return torch.tensor(RNG.integers(0, shape[-1], shape[:-1]))
+    if loss.startswith("Categorical"):
+        labels = torch.tensor(RNG.integers(0, shape[-1], shape[:-1]))
+        return torch.nn.functional.one_hot(labels, shape[-1]).double()
+    if kind == "values":
+        return numbers(*shape, low=-2, high=2)
+    if kind == "soft":
+        return torch.softmax(numbers(*shape, low=-2, high=2), -1).float().double()
+    return torch.tensor(RNG.integers(0, 2, shape)).double()
 
 
-def conv(name, size, channels, filters, kernel, stride=(1, 1), dilation=(1, 1), same=False):
-    x, w, b = uniform(BATCH, channels, *size), uniform(filters, channels, *kernel), uniform(filters)
-    padded = pad_same(x, kernel, stride, dilation) if same else x
-    y = functional.conv2d(padded, w, b, stride=stride, dilation=dilation)
-    arrays = {}
-    backward(arrays, y, {"x": (x, keras), "kernel": (w, hwio), "bias": (b, lambda t: t)})
-    save(name, arrays)
+def losses():
+    family = Family("losses")
+    for class_name, config, shape, kind in cases.LOSSES:
+        p, t = predictions(shape, kind).requires_grad_(), targets(shape, kind, class_name)
+        values = keras_scores.LOSSES[class_name](t, p, **config)
+        values.mean().backward()
+        family.add({"class_name": class_name, "config": config}, {"p": p, "t": t, "losses": values, "dp": p.grad})
+    family.write()
 
 
-def pool(name, size, channels, window, stride, same, average):
-    x = uniform(BATCH, channels, *size)
-    if average:
-        # Padded positions do not count: divide the sums by the number of real pixels under each window.
-        ones = pad_same(torch.ones_like(x), window, stride) if same else torch.ones_like(x)
-        padded = pad_same(x, window, stride) if same else x
-        y = functional.avg_pool2d(padded, window, stride) / functional.avg_pool2d(ones, window, stride)
-    else:
-        padded = pad_same(x, window, stride, value=-1e30) if same else x
-        y = functional.max_pool2d(padded, window, stride)
-    arrays = {}
-    backward(arrays, y, {"x": (x, keras)})
-    save(name, arrays)
-
-
-def batch_norm():
-    x, gamma, beta = uniform(BATCH, 13, 4, 5), uniform(13), uniform(13)
-    mean, variance = torch.rand(13).double(), torch.rand(13).double() + 0.5
-    arrays = {"moving_mean": mean.clone(), "moving_variance": variance.clone()}
-    arrays["y_inference"] = keras(functional.batch_norm(x, mean, variance, gamma, beta, training=False, eps=1e-3))
-    y = functional.batch_norm(x, None, None, gamma, beta, training=True, eps=1e-3)
-    backward(arrays, y, {"x": (x, keras), "gamma": (gamma, lambda t: t), "beta": (beta, lambda t: t)})
-    save("batch_norm", arrays)
-
-
-def dense():
-    x, w, b = uniform(BATCH, 37), uniform(11, 37), uniform(11)
-    y = torch.relu(functional.linear(x, w, b))
-    arrays = {}
-    backward(arrays, y, {"x": (x, lambda t: t), "kernel": (w, lambda t: t.T), "bias": (b, lambda t: t)})
-    save("dense_relu", arrays)
-
-
-def depthwise(name, size, channels, multiple, kernel, stride):
-    x, w, b = uniform(BATCH, channels, *size), uniform(channels * multiple, 1, *kernel), uniform(channels * multiple)
-    y = functional.conv2d(pad_same(x, kernel, stride), w, b, stride=stride, groups=channels)
-    # Keras: (height, width, channels, multiples), output channel c * multiples + m.
-    layout = lambda t: t.reshape(channels, multiple, *kernel).permute(2, 3, 0, 1)
-    arrays = {}
-    backward(arrays, y, {"x": (x, keras), "kernel": (w, layout), "bias": (b, lambda t: t)})
-    save(name, arrays)
-
-
-def conv_transpose(name, size, channels, filters, kernel, stride, padding):
-    x, w, b = uniform(BATCH, channels, *size), uniform(channels, filters, *kernel), uniform(filters)
-    y = functional.conv_transpose2d(x, w, b, stride=stride, padding=padding)
-    arrays = {}
-    backward(arrays, y, {"x": (x, keras), "kernel": (w, hwio), "bias": (b, lambda t: t)})
-    save(name, arrays)
-
-
-def upsample(name, mode):
-    x = uniform(BATCH, 5, 3, 4)
-    options = {} if mode == "nearest" else {"align_corners": False}
-    arrays = {}
-    backward(arrays, functional.interpolate(x, scale_factor=2, mode=mode, **options), {"x": (x, keras)})
-    save(name, arrays)
-
-
-def sample_norms():
-    x, gamma, beta = uniform(BATCH, 12, 4, 5), uniform(12), uniform(12)
-    arrays = {}
-    y = functional.group_norm(x, 4, gamma, beta, eps=1e-3)
-    backward(arrays, y, {"x": (x, keras), "gamma": (gamma, lambda t: t), "beta": (beta, lambda t: t)})
-    save("group_norm", arrays)
-    x, gamma, beta = uniform(BATCH, 13), uniform(13), uniform(13)
-    arrays = {}
-    y = functional.layer_norm(x, (13,), gamma, beta, eps=1e-3)
-    backward(arrays, y, {"x": (x, lambda t: t), "gamma": (gamma, lambda t: t), "beta": (beta, lambda t: t)})
-    save("layer_norm", arrays)
-
-
-def activations():
-    kinds = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "elu": functional.elu, "gelu": functional.gelu,
-             "silu": functional.silu, "softplus": functional.softplus, "hard_sigmoid": functional.hardsigmoid,
-             "relu6": functional.relu6}
-    for name, function in kinds.items():
-        x = ((torch.rand(BATCH, 40) * 16 - 8).double()).requires_grad_()
-        arrays = {}
-        backward(arrays, function(x), {"x": (x, lambda t: t)})
-        save("activation_" + name, arrays)
-
-
-def cross_entropy():
-    logits = ((torch.rand(6, 10) * 10 - 5).double()).requires_grad_()
-    labels = torch.randint(0, 10, (6,))
-    arrays = {"labels": labels.to(torch.int32), "losses": functional.cross_entropy(logits, labels, reduction="none").detach()}
-    functional.cross_entropy(logits, labels).backward()
-    arrays["logits"], arrays["dlogits"] = logits.detach(), logits.grad.clone()
-    logits.grad = None
-    arrays["losses_smooth"] = functional.cross_entropy(logits, labels, reduction="none", label_smoothing=0.1).detach()
-    functional.cross_entropy(logits, labels, label_smoothing=0.1).backward()
-    arrays["dlogits_smooth"] = logits.grad
-    save("cross_entropy", arrays)
+def metrics():
+    family = Family("metrics")
+    for class_name, config, shape, kind, loss in cases.METRICS:
+        p, t = predictions(shape, kind), targets(shape, kind, loss)
+        value = float(keras_scores.METRICS[class_name](t.numpy(), p.numpy(), **config))
+        family.add({"class_name": class_name, "config": config, "loss": loss, "value": value}, {"p": p, "t": t})
+    family.write()
 
 
 def optimizers():
-    start = (torch.rand(57) * 2 - 1).double()
-    gradients = (torch.rand(5, 57) * 2 - 1).double()
-    arrays = {"start": start, "gradients": gradients}
-    kinds = {
-        "sgd": lambda w: torch.optim.SGD([w], lr=0.05),
-        "sgd_momentum": lambda w: torch.optim.SGD([w], lr=0.05, momentum=0.9),
-        "sgd_nesterov": lambda w: torch.optim.SGD([w], lr=0.05, momentum=0.9, nesterov=True),
-        "adam": lambda w: torch.optim.Adam([w], lr=0.001),
-        "adam_amsgrad": lambda w: torch.optim.Adam([w], lr=0.01, betas=(0.8, 0.9), amsgrad=True),
-    }
-    for name, make in kinds.items():
-        weights = start.clone().requires_grad_()
-        optimizer, steps = make(weights), []
-        for step, gradient in enumerate(gradients, start=1):
-            weights.grad = gradient.clone()
-            for group in optimizer.param_groups:
-                if "betas" in group:
-                    # Torch adds epsilon behind the bias correction, Keras before it; this makes them one rule.
-                    group["eps"] = 1e-7 / (1 - group["betas"][1] ** step) ** 0.5
-            optimizer.step()
-            steps.append(weights.detach().clone())
-        arrays[name] = torch.stack(steps)
-    save("optimizers", arrays)
+    family = Family("optimizers")
+    start, gradients = numbers(29), [numbers(29) for _ in range(6)]
+    for class_name, config in cases.OPTIMIZERS:
+        optimizer, weights, steps = keras_optimizers.Optimizer(class_name, **config), {"w": start}, []
+        for gradient in gradients:
+            weights = optimizer.apply(weights, {"w": gradient})
+            steps.append(weights["w"])
+        family.add({"class_name": class_name, "config": config}, {"steps": torch.stack(steps)})
+    family.add({"class_name": "inputs"}, {"start": start, "gradients": torch.stack(gradients)})
+    family.write()
+
+
+def schedules():
+    family = Family("schedules")
+    for class_name, config in cases.SCHEDULES:
+        rates = [keras_optimizers.SCHEDULES[class_name](step, **config) for step in range(48)]
+        family.add({"class_name": class_name, "config": config, "rates": rates}, {})
+    family.write()
 
 
 class Adafactor:
@@ -237,33 +201,16 @@ def adafactor():
             steps.append(weights)
         arrays |= {f"{name}_start": torch.tensor(start), f"{name}_gradients": torch.tensor(gradients),
                    name: torch.tensor(numpy.stack(steps))}
-    save("adafactor", arrays)
+    arrays = {key: numpy.asarray(value, dtype=numpy.float32) for key, value in arrays.items()}
+    numpy.savez_compressed(OUT / "adafactor.npz", **arrays)
 
 
 def main():
     torch.manual_seed(SEED)
-    conv("conv_valid", (8, 7), 3, 13, (3, 3))
-    conv("conv_same", (7, 6), 13, 8, (3, 3), same=True)
-    conv("conv_stride", (9, 8), 8, 5, (3, 3), stride=(2, 2), same=True)
-    conv("conv_dilated", (9, 9), 5, 8, (3, 3), dilation=(2, 2))
-    conv("conv_dilated_same", (7, 8), 8, 3, (3, 3), dilation=(2, 2), same=True)
-    pool("max_pool_valid", (7, 6), 5, (2, 2), (2, 2), same=False, average=False)
-    pool("max_pool_same", (7, 6), 13, (3, 3), (2, 2), same=True, average=False)
-    pool("average_pool_valid", (6, 7), 8, (3, 2), (2, 2), same=False, average=True)
-    pool("average_pool_same", (7, 6), 3, (3, 3), (2, 2), same=True, average=True)
-    batch_norm()
-    dense()
-    cross_entropy()
-    optimizers()
-    adafactor()
-    depthwise("depthwise", (7, 6), 13, 1, (3, 3), (2, 2))
-    depthwise("depthwise_multiplied", (6, 5), 5, 3, (3, 3), (1, 1))
-    conv_transpose("conv_transpose", (4, 3), 8, 5, (2, 2), (2, 2), 0)
-    conv_transpose("conv_transpose_same", (5, 4), 5, 8, (3, 3), (1, 1), 1)
-    upsample("upsample_nearest", "nearest")
-    upsample("upsample_bilinear", "bilinear")
-    sample_norms()
-    activations()
+    for make in (layers, losses, metrics, optimizers, schedules, adafactor):
+        make()
+    source = {"torch": torch.__version__, "numpy": numpy.__version__, "seed": SEED}
+    (OUT / "source.json").write_text(json.dumps(source) + "\n")
 
 
 if __name__ == "__main__":

@@ -133,12 +133,13 @@ LayerPtr make_layer(const SeparableConv2D&);
 
 // The gradient of a convolution as a layer: each input pixel spreads kernel_size output pixels,
 // strides apart. Kernel (height, width, out, in). "same" gives in * stride pixels, "valid" those
-// the kernel reaches beyond.
+// the kernel reaches beyond; output_padding sets how many more pixels there are at the end instead.
 struct Conv2DTranspose {
   int filters = 0;
   Pair kernel_size = {1, 1};
   Pair strides = {1, 1};
   std::string padding = "valid";
+  std::optional<Pair> output_padding = {};
   std::string data_format = "channels_last";
   Pair dilation_rate = {1, 1};
   std::string activation = "linear";
@@ -157,6 +158,7 @@ struct Conv2DTranspose {
                       SpecField{"kernel_size", &Conv2DTranspose::kernel_size},
                       SpecField{"strides", &Conv2DTranspose::strides},
                       SpecField{"padding", &Conv2DTranspose::padding},
+                      SpecField{"output_padding", &Conv2DTranspose::output_padding},
                       SpecField{"data_format", &Conv2DTranspose::data_format},
                       SpecField{"dilation_rate", &Conv2DTranspose::dilation_rate},
                       SpecField{"activation", &Conv2DTranspose::activation},

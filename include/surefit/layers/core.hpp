@@ -15,7 +15,7 @@ struct InputLayer {
 };
 LayerPtr make_layer(const InputLayer&);
 
-// y = x kernel + bias over the last axis.
+// y = x kernel + bias over the last axis; the axes before it are rows of their own.
 struct Dense {
   int units = 0;
   std::string activation = "linear";

@@ -21,6 +21,8 @@ struct BatchNormalization {
   std::optional<Object> beta_regularizer = {}, gamma_regularizer = {}, beta_constraint = {},
                         gamma_constraint = {};
   bool synchronized = false;
+  bool renorm = false;  // not there yet: refused
+  double renorm_momentum = 0.99;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "BatchNormalization";
   static constexpr auto fields() {
@@ -38,7 +40,9 @@ struct BatchNormalization {
         SpecField{"gamma_regularizer", &BatchNormalization::gamma_regularizer},
         SpecField{"beta_constraint", &BatchNormalization::beta_constraint},
         SpecField{"gamma_constraint", &BatchNormalization::gamma_constraint},
-        SpecField{"synchronized", &BatchNormalization::synchronized}};
+        SpecField{"synchronized", &BatchNormalization::synchronized},
+        SpecField{"renorm", &BatchNormalization::renorm},
+        SpecField{"renorm_momentum", &BatchNormalization::renorm_momentum}};
   }
 };
 LayerPtr make_layer(const BatchNormalization&);
@@ -49,6 +53,7 @@ struct LayerNormalization {
   double epsilon = 1e-3;
   bool center = true;
   bool scale = true;
+  bool rms_scaling = false;  // not there yet: refused
   Object beta_initializer = {"Zeros"};
   Object gamma_initializer = {"Ones"};
   std::optional<Object> beta_regularizer = {};
@@ -62,6 +67,7 @@ struct LayerNormalization {
                       SpecField{"epsilon", &LayerNormalization::epsilon},
                       SpecField{"center", &LayerNormalization::center},
                       SpecField{"scale", &LayerNormalization::scale},
+                      SpecField{"rms_scaling", &LayerNormalization::rms_scaling},
                       SpecField{"beta_initializer", &LayerNormalization::beta_initializer},
                       SpecField{"gamma_initializer", &LayerNormalization::gamma_initializer},
                       SpecField{"beta_regularizer", &LayerNormalization::beta_regularizer},
@@ -104,10 +110,10 @@ struct GroupNormalization {
 };
 LayerPtr make_layer(const GroupNormalization&);
 
-// x * scale + offset.
+// x * scale + offset; one number each, or one for each channel.
 struct Rescaling {
-  double scale = 1;
-  double offset = 0;
+  Numbers scale = 1.0;
+  Numbers offset = 0.0;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Rescaling";
   static constexpr auto fields() {

@@ -96,6 +96,37 @@ struct Exponential {
   SUREFIT_INLINE V8 b(V8 y, V8 dy) const { return dy * y; }
 };
 
+// Klambauer et al. 2017.
+struct Selu {
+  static constexpr float kScale = 1.05070098f, kScaledAlpha = 1.75809934f;
+  SUREFIT_INLINE V8 f(V8 x) const { return x < 0.0f ? kScaledAlpha * expm1(x) : kScale * x; }
+  SUREFIT_INLINE V8 b(V8 y, V8 dy) const {
+    return dy * (y < 0.0f ? y + kScaledAlpha : splat(kScale));
+  }
+};
+struct HardSwish {
+  SUREFIT_INLINE V8 f(V8 x) const { return x * HardSigmoid{}.f(x); }
+  SUREFIT_INLINE V8 b(V8 x, V8 dy) const {
+    const V8 inside = dy * (x * (1.0f / 3.0f) + 0.5f);
+    return x <= -3.0f ? V8{} : (x >= 3.0f ? dy : inside);
+  }
+};
+struct Mish {
+  SUREFIT_INLINE V8 f(V8 x) const { return x * tanh(softplus(x)); }
+  SUREFIT_INLINE V8 b(V8 x, V8 dy) const {
+    const V8 t = tanh(softplus(x));
+    return dy * (t + x * sigmoid(x) * ((1.0f - t) * (1.0f + t)));
+  }
+};
+struct Softsign {
+  static SUREFIT_INLINE V8 size(V8 x) { return x < 0.0f ? -x : x; }
+  SUREFIT_INLINE V8 f(V8 x) const { return x / (1.0f + size(x)); }
+  SUREFIT_INLINE V8 b(V8 y, V8 dy) const {
+    const V8 rest = 1.0f - size(y);
+    return dy * (rest * rest);
+  }
+};
+
 template <class F>
 SUREFIT_INLINE void with_activation(Activation kind, float alpha, F f) {
   switch (kind) {
@@ -123,6 +154,14 @@ SUREFIT_INLINE void with_activation(Activation kind, float alpha, F f) {
       return f(HardSigmoid{});
     case Activation::kExponential:
       return f(Exponential{});
+    case Activation::kSelu:
+      return f(Selu{});
+    case Activation::kHardSwish:
+      return f(HardSwish{});
+    case Activation::kMish:
+      return f(Mish{});
+    case Activation::kSoftsign:
+      return f(Softsign{});
     default:
       return f(Linear{});
   }

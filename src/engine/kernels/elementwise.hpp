@@ -22,13 +22,18 @@ enum class Activation : std::int32_t {
   kSoftplus,     // log(1 + e^x)
   kHardSigmoid,  // Keras 3: relu6(x + 3) / 6
   kExponential,  // e^x
+  kSelu,         // 1.0507 x above 0, 1.0507 * 1.6733 (e^x - 1) below
+  kHardSwish,    // x relu6(x + 3) / 6, Keras's hard_silu
+  kMish,         // x tanh(softplus(x))
+  kSoftsign,     // x / (1 + |x|)
   kCount,
 };
 
 // What the backward kernel wants as `saved`: the input (true) or the output (false).
 constexpr bool activation_saves_input(Activation kind) {
   return kind == Activation::kGelu || kind == Activation::kGeluTanh || kind == Activation::kSwish ||
-         kind == Activation::kSoftplus;
+         kind == Activation::kSoftplus || kind == Activation::kHardSwish ||
+         kind == Activation::kMish;
 }
 // Whether f(0) is 0. If not, the padding lanes of a blocked tensor must be kept zero with
 // `live_lanes`.

@@ -7,7 +7,8 @@
 namespace surefit::kernels::SUREFIT_ISA {
 namespace {
 
-constexpr double kClip = 1e-7;  // Keras's epsilon()
+// Keras clips by its epsilon of 1e-7 in float32, where 1 - 1e-7 is 1 - 2^-23.
+constexpr double kClip = 1e-7, kMost = 1.0 - 0x1p-23;
 
 // Eight double chains over the lanes of V8.
 struct RowSum {
@@ -171,9 +172,9 @@ void cross_entropy_probabilities(const CrossEntropyArgs& a) {
       const double target = a.labels != nullptr ? (c == label ? 1.0 : 0.0) : t[c];
       if (target == 0.0) continue;
       const double q = p[c] / total;
-      const double clipped = q < kClip ? kClip : (q > 1.0 - kClip ? 1.0 - kClip : q);
+      const double clipped = q < kClip ? kClip : (q > kMost ? kMost : q);
       loss -= target * log(clipped);
-      if (q >= kClip && q <= 1.0 - kClip) open_mass += target;
+      if (q >= kClip && q <= kMost) open_mass += target;
     }
     if (total != total) loss = total;
     if (a.loss != nullptr) a.loss[n] = loss;
@@ -183,7 +184,7 @@ void cross_entropy_probabilities(const CrossEntropyArgs& a) {
     for (std::int64_t c = 0; c < a.classes; ++c) {
       const double target = a.labels != nullptr ? (c == label ? 1.0 : 0.0) : t[c];
       const double q = p[c] / total;
-      const double own = target != 0.0 && q >= kClip && q <= 1.0 - kClip ? target / q : 0.0;
+      const double own = target != 0.0 && q >= kClip && q <= kMost ? target / q : 0.0;
       d[c] = static_cast<float>((open_mass - own) / total * weight);
     }
   }

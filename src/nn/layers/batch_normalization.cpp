@@ -12,6 +12,8 @@ class BatchNormalizationImpl final : public LayerImpl {
     if (spec.epsilon <= 0) throw ConfigError("[BatchNormalization] epsilon must be positive");
     if (spec.momentum < 0 || spec.momentum > 1)
       throw ConfigError("[BatchNormalization] momentum must be in [0, 1]");
+    if (spec.renorm)
+      throw ConfigError("[BatchNormalization] renorm; expected false, other is not supported yet");
     check_regularizer(spec.beta_regularizer);
     check_regularizer(spec.gamma_regularizer);
     check_constraint(spec.beta_constraint);

@@ -56,6 +56,11 @@ void require_absent(std::string_view field, const std::optional<Object>& value) 
 ValueId as_picture(LayerBuilder& builder, ValueId input) {
   ValueType type = builder.type(input);
   if (type.shape.rank() == 3) return input;
+  if (type.layout == Layout::kBlocked && type.picture[0] * type.picture[1] > 1) {
+    // A flattened picture: its features are no channels.
+    input = builder.graph().in_layout(input, Layout::kPlain, builder.name(), Phase::kForward);
+    type = builder.type(input);
+  }
   if (type.layout == Layout::kPlain) {
     type.shape = Shape{1, 1, static_cast<std::int64_t>(type.shape.count())};
   } else {

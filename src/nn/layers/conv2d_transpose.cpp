@@ -42,17 +42,25 @@ class Conv2DTransposeImpl final : public LayerImpl {
   }
 
  private:
-  // Pixels that `in` of them spread to.
-  std::int64_t spread(std::int64_t in, int kernel, int stride, int dilation) const {
+  // Pixels that `in` of them spread to; `more` is the output_padding.
+  std::int64_t spread(std::int64_t in, int kernel, int stride, int dilation,
+                      std::optional<int> more) const {
     if (kernel < 1 || stride < 1 || dilation < 1) {
       throw ConfigError(
           fmt::format("kernel_size, strides and dilation_rate; expected at least 1; got {}, {}, {}",
                       kernel, stride, dilation));
     }
     const std::int64_t reach = std::int64_t{kernel - 1} * dilation + 1;
-    const std::int64_t more =
-        spec_.padding == "same" ? 0 : std::max<std::int64_t>(reach - stride, 0);
-    const std::int64_t out = in * stride + more;
+    const bool same = spec_.padding == "same";
+    std::int64_t out = in * stride + (same ? 0 : std::max<std::int64_t>(reach - stride, 0));
+    if (more) {
+      out = (in - 1) * stride + (same ? reach % 2 : reach) + *more;
+      // Otherwise the convolution from the output would not lead back to the input.
+      if (*more < 0 || out < 1 ||
+          window_axis(out, kernel, stride, dilation, spec_.padding).out != in)
+        throw ConfigError(fmt::format("output_padding; expected less than the stride of {}; got {}",
+                                      stride, *more));
+    }
     if (out > 1 << 24) throw ConfigError(fmt::format("{} output pixels a side are too many", out));
     return out;
   }
@@ -62,9 +70,11 @@ class Conv2DTransposeImpl final : public LayerImpl {
     if (dilated_and_strided()) {
       throw ConfigError("dilation_rate and strides; expected one of them to be 1");
     }
+    std::optional<int> more_h, more_w;
+    if (spec_.output_padding) more_h = spec_.output_padding->h, more_w = spec_.output_padding->w;
     const Shape output = {
-        spread(input[0], spec_.kernel_size.h, spec_.strides.h, spec_.dilation_rate.h),
-        spread(input[1], spec_.kernel_size.w, spec_.strides.w, spec_.dilation_rate.w),
+        spread(input[0], spec_.kernel_size.h, spec_.strides.h, spec_.dilation_rate.h, more_h),
+        spread(input[1], spec_.kernel_size.w, spec_.strides.w, spec_.dilation_rate.w, more_w),
         spec_.filters};
     kernels::ConvShape s = conv_shape(output, spec_, static_cast<int>(input[2]), 1);
     // A stride beyond the kernel leaves pixels at the end that no window reaches: zero, but there.

@@ -2,7 +2,7 @@
 #include "nn/ops/dense.hpp"
 
 #include "base/check.hpp"
-#include "nn/layers/common.hpp"
+#include "nn/layers/convolution.hpp"
 
 namespace surefit {
 namespace {
@@ -21,12 +21,16 @@ class DenseImpl final : public LayerImpl {
   }
 
   Shape infer(std::span<const Shape> inputs) const override {
-    require_inputs(inputs, 1, 1, "a row of features (put a Flatten or a pooling layer before)");
-    return Shape{spec_.units};
+    if (inputs.size() != 1 || inputs[0].rank() == 0)
+      throw ConfigError(fmt::format("expected one input, rows of features; got {}", inputs.size()));
+    std::vector<std::int64_t> dims(inputs[0].dims().begin(), inputs[0].dims().end());
+    dims.back() = spec_.units;
+    return Shape(std::move(dims));
   }
 
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
     const ValueType input = builder.type(inputs[0]);
+    if (input.shape.rank() > 1) return build_rows(builder, inputs[0]);
     std::vector<ValueId> operands = {inputs[0]};
     operands.push_back(builder.parameter(
         {.name = "kernel",
@@ -48,6 +52,36 @@ class DenseImpl final : public LayerImpl {
   }
 
  private:
+  // Many rows of a sample share the weights: a convolution whose pixels are the rows.
+  ValueId build_rows(LayerBuilder& builder, ValueId input) const {
+    const Shape shape = builder.type(input).shape;
+    const std::int64_t channels = shape[shape.rank() - 1];
+    const auto rows = static_cast<std::int64_t>(shape.count()) / channels;
+    const bool picture = shape.rank() == 3;
+    if (!picture) input = seen_as(builder, input, Shape{1, rows, channels}, "rows");
+    const kernels::ConvShape s =
+        conv_shape(picture ? shape : Shape{1, rows, channels}, Conv2D{}, spec_.units, 1);
+    const ConvAlgorithm algorithm =
+        choose_algorithm(s, builder.type(input).layout, builder.conv_policy());
+    const ValueId kernel = builder.parameter({.name = "kernel",
+                                              .shape = Shape{channels, spec_.units},
+                                              .initializer = spec_.kernel_initializer,
+                                              .packing = conv_kernel_packing(s, algorithm),
+                                              .regularizer = spec_.kernel_regularizer,
+                                              .constraint = spec_.kernel_constraint});
+    const ValueId bias = bias_parameter(builder, spec_, spec_.units);
+    const ValueId y = emit_activation(builder, spec_.activation,
+                                      emit_conv(builder, s, algorithm, input, kernel, bias));
+    return picture ? y : seen_as(builder, y, infer(std::span(&shape, 1)), "output");
+  }
+  static ValueId seen_as(LayerBuilder& builder, ValueId value, const Shape& shape,
+                         const std::string& what) {
+    const ValueId plain =
+        builder.graph().in_layout(value, Layout::kPlain, builder.name(), Phase::kForward);
+    ValueType type;
+    type.shape = shape;
+    return builder.graph().add_view(plain, type, builder.name() + "/" + what);
+  }
   Dense spec_;
 };
 

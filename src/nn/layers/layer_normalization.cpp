@@ -8,6 +8,9 @@ class LayerNormalizationImpl final : public LayerImpl {
  public:
   explicit LayerNormalizationImpl(const LayerNormalization& spec) : spec_(spec) {
     check_sample_normalization(spec);
+    if (spec.rms_scaling)
+      throw ConfigError(
+          "[LayerNormalization] rms_scaling; expected false, other is not supported yet");
   }
   Shape infer(std::span<const Shape> inputs) const override {
     if (inputs.size() != 1 || inputs[0].rank() == 0) throw ConfigError("expected one input");

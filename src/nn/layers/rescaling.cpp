@@ -52,23 +52,43 @@ std::shared_ptr<const Op> make_line_op(std::string_view kind, const Shape& shape
 
 class RescalingImpl final : public LayerImpl {
  public:
-  explicit RescalingImpl(const Rescaling& spec)
-      : line_{static_cast<float>(spec.scale), static_cast<float>(spec.offset)} {
-    if (!std::isfinite(line_.slope) || !std::isfinite(line_.offset))
-      throw ConfigError("[Rescaling] scale and offset; expected finite numbers");
+  explicit RescalingImpl(const Rescaling& spec) {
+    const std::vector<double>&scale = spec.scale.values, &offset = spec.offset.values;
+    if (scale.empty() || offset.empty() ||
+        (scale.size() != offset.size() && scale.size() > 1 && offset.size() > 1))
+      throw ConfigError(
+          "[Rescaling] scale and offset; expected one number or one for each channel");
+    for (std::size_t c = 0; c < std::max(scale.size(), offset.size()); ++c) {
+      const Line line = {static_cast<float>(scale[scale.size() > 1 ? c : 0]),
+                         static_cast<float>(offset[offset.size() > 1 ? c : 0])};
+      if (!std::isfinite(line.slope) || !std::isfinite(line.offset))
+        throw ConfigError("[Rescaling] scale and offset; expected finite numbers");
+      lines_.push_back(line);
+    }
   }
   Shape infer(std::span<const Shape> inputs) const override {
     if (inputs.size() != 1) throw ConfigError("expected one input");
-    return inputs[0];
+    const Shape& shape = inputs[0];
+    const auto given = static_cast<std::int64_t>(lines_.size());
+    if (given > 1 && (shape.rank() == 0 || shape[shape.rank() - 1] != given)) {
+      throw ConfigError(
+          fmt::format("scale and offset; expected one number or one for each channel "
+                      "of {}; got {}",
+                      shape.to_string(), given));
+    }
+    return shape;
   }
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
-    return builder.emit1(make_line_op("rescaling", builder.type(inputs[0]).shape, 1,
-                                      [line = line_](const Task&, std::int64_t) { return line; }),
+    const auto line = [lines = lines_](const Task&, std::int64_t c) {
+      return lines[static_cast<std::size_t>(c)];
+    };
+    return builder.emit1(make_line_op("rescaling", builder.type(inputs[0]).shape,
+                                      static_cast<std::int64_t>(lines_.size()), line),
                          {inputs[0]});
   }
 
  private:
-  Line line_;
+  std::vector<Line> lines_;  // one, or one for each channel
 };
 
 // Keras keeps the deviation above 1e-7.

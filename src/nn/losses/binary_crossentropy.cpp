@@ -10,8 +10,6 @@
 namespace surefit {
 namespace {
 
-constexpr double kEpsilon = 1e-7;  // Keras's
-
 struct OnLogits {
   double smoothing;
   LossTerm operator()(double x, double target) const {
@@ -26,8 +24,8 @@ struct OnProbabilities {
   double smoothing;
   LossTerm operator()(double p, double target) const {
     const double t = target * (1 - smoothing) + 0.5 * smoothing;
-    const bool inside = p > kEpsilon && p < 1 - kEpsilon;
-    const double q = std::isnan(p) ? p : std::min(std::max(p, kEpsilon), 1 - kEpsilon);
+    const bool inside = p > kEpsilon && p < kMostProbability;
+    const double q = std::isnan(p) ? p : std::min(std::max(p, kEpsilon), kMostProbability);
     const double slope = (1 - t) / (1 - q) - t / q;
     return {-t * std::log(q) - (1 - t) * std::log(1 - q), inside || std::isnan(p) ? slope : 0.0};
   }

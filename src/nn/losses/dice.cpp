@@ -10,8 +10,6 @@
 namespace surefit {
 namespace {
 
-constexpr double kEpsilon = 1e-7;
-
 struct Sums {
   double both = 0, all = 0;  // sum(p t), sum p + sum t
 };

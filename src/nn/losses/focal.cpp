@@ -9,8 +9,6 @@
 namespace surefit {
 namespace {
 
-constexpr double kEpsilon = 1e-7;  // Keras's
-
 template <typename Spec>
 void check_focal(const Spec& spec) {
   if (!(spec.gamma >= 0))
@@ -25,7 +23,7 @@ void check_focal(const Spec& spec) {
 }
 
 double clip(double p) {
-  return std::isnan(p) ? p : std::clamp(p, kEpsilon, 1 - kEpsilon);
+  return std::isnan(p) ? p : std::clamp(p, kEpsilon, kMostProbability);
 }
 
 LossTerm binary_focal(const BinaryFocalCrossentropy& spec, double given, double target) {

@@ -7,6 +7,9 @@
 
 namespace surefit {
 
+// Keras clips probabilities by 1e-7 in float32, where 1 - 1e-7 is 1 - 2^-23.
+inline constexpr double kEpsilon = 1e-7, kMostProbability = 1 - 0x1p-23;
+
 struct LossTerm {
   double value = 0, slope = 0;  // the slope with respect to the prediction
 };

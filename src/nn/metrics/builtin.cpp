@@ -138,36 +138,39 @@ MetricPtr make_metric(const AUC& spec) {
 }
 
 MetricPtr make_metric(const F1Score& spec) {
-  if (spec.average != "macro" && spec.average != "micro") {
-    throw ConfigError(
-        fmt::format("[F1Score] average; expected 'macro' or 'micro'; got '{}'", spec.average));
+  if (spec.average != "macro" && spec.average != "micro" && spec.average != "weighted") {
+    throw ConfigError(fmt::format(
+        "[F1Score] average; expected 'macro', 'micro' or 'weighted'; got '{}'", spec.average));
   }
-  // Per class: true positives, false positives, false negatives.
+  // The number of classes, then for each: true positives, false positives, false negatives.
   const auto count = [threshold = spec.threshold](const MetricSample& sample, float* numbers) {
+    numbers[0] = static_cast<float>(sample.classes);
     for (std::int64_t row = 0; row < sample.rows; ++row) {
       const std::int64_t best = sample.predicted(row);
       for (std::int64_t c = 0; c < sample.classes; ++c) {
         const double p = static_cast<double>(sample.prediction[row * sample.classes + c]);
         const bool predicted = threshold ? p > *threshold : c == best;
         const bool is = sample.truth(row, c) > 0.5;
-        if (predicted || is) numbers[3 * c + (predicted && is ? 0 : predicted ? 1 : 2)] += 1;
+        if (predicted || is) numbers[1 + 3 * c + (predicted && is ? 0 : predicted ? 1 : 2)] += 1;
       }
     }
   };
-  const auto result = [micro = spec.average == "micro"](std::span<const double> s, double) {
-    double hits = 0, misses = 0, sum = 0, classes = 0;
-    for (std::size_t c = 0; c + 3 <= s.size(); c += 3) {
+  const auto result = [average = spec.average](std::span<const double> s, double samples) {
+    double hits = 0, misses = 0, sum = 0, weights = 0;
+    const auto classes = static_cast<std::size_t>(s[0] / samples);
+    for (std::size_t c = 1; c < 1 + 3 * classes; c += 3) {
+      const double weight = average == "weighted" ? s[c] + s[c + 2] : 1;
       hits += s[c];
       misses += s[c + 1] + s[c + 2];
-      sum += ratio(2 * s[c], 2 * s[c] + s[c + 1] + s[c + 2]);
-      classes += s[c] + s[c + 1] + s[c + 2] > 0 ? 1 : 0;
+      sum += weight * ratio(2 * s[c], 2 * s[c] + s[c + 1] + s[c + 2]);
+      weights += weight;
     }
-    return micro ? ratio(2 * hits, 2 * hits + misses) : ratio(sum, classes);
+    return average == "micro" ? ratio(2 * hits, 2 * hits + misses) : ratio(sum, weights);
   };
   return make_counted_metric({.kind = "f1_score",
-                              .width = [](std::int64_t classes) { return 3 * classes; },
+                              .width = [](std::int64_t classes) { return 1 + 3 * classes; },
                               .count = count,
-                              .most_width = 3 * kMostClasses,
+                              .most_width = 1 + 3 * kMostClasses,
                               .result = result});
 }
 

@@ -72,6 +72,11 @@ std::optional<ActivationSpec> activation_by_name(const std::string& name) {
       {"softplus", {Activation::kSoftplus}},
       {"hard_sigmoid", {Activation::kHardSigmoid}},
       {"exponential", {Activation::kExponential}},
+      {"selu", {Activation::kSelu}},
+      {"hard_silu", {Activation::kHardSwish}},
+      {"hard_swish", {Activation::kHardSwish}},
+      {"mish", {Activation::kMish}},
+      {"softsign", {Activation::kSoftsign}},
   };
   if (name == "softmax") return std::nullopt;
   std::string known = "softmax";

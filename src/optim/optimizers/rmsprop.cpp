@@ -7,7 +7,9 @@ OptimizerPtr make_optimizer(const RMSprop& spec) {
   check_share("[RMSprop] rho", spec.rho);
   if (!(spec.momentum >= 0 && spec.momentum <= 1))
     throw ConfigError(fmt::format("[RMSprop] momentum; expected 0 to 1; got {}", spec.momentum));
-  UpdateRule rule{.kind = "rmsprop", .slots = {"velocity"}};
+  UpdateRule rule{.kind = "rmsprop"};
+  rule.slots.reserve(3);
+  rule.slots.emplace_back("velocity");
   if (spec.momentum > 0) rule.slots.emplace_back("momentum");
   if (spec.centered) rule.slots.emplace_back("average_gradient");
   rule.run = [spec](const UpdateRange& range) {

@@ -38,6 +38,14 @@ double reference(Activation kind, double x) {
       return std::min(std::max(x + 3, 0.0), 6.0) / 6;
     case Activation::kExponential:
       return std::exp(x);
+    case Activation::kSelu:
+      return 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * std::expm1(x) : x);
+    case Activation::kHardSwish:
+      return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
+    case Activation::kMish:
+      return x * std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
+    case Activation::kSoftsign:
+      return x / (1 + std::fabs(x));
     default:
       return x;
   }
@@ -68,6 +76,14 @@ Bound bound(Activation kind) {
       return {1, 1};
     case Activation::kExponential:
       return {1, 0};
+    case Activation::kSelu:
+      return {4.5, 0};  // the constants are rounded to float32, as Keras's are
+    case Activation::kHardSwish:
+      return {2, 1};
+    case Activation::kMish:
+      return {6, 0x1p-124};  // as kSwish, twice: two functions, one inside the other
+    case Activation::kSoftsign:
+      return {1.5, 0};
     default:
       return {0.5, 0};
   }
@@ -141,6 +157,7 @@ TEST_P(ElementwiseTest, NanStaysNanAndInfinitiesHaveLimits) {
     EXPECT_TRUE(std::isnan(y[0])) << i;
     const bool bounded = kind == Activation::kSigmoid || kind == Activation::kTanh ||
                          kind == Activation::kHardSigmoid;
+    if (kind == Activation::kSoftsign) continue;  // inf / inf, as Keras computes it
     EXPECT_EQ(y[1], bounded ? 1.0f : kind == Activation::kRelu6 ? 6.0f : inf) << i;
     if (kind == Activation::kSigmoid || kind == Activation::kRelu ||
         kind == Activation::kSoftplus || kind == Activation::kExponential) {

@@ -160,7 +160,8 @@ TEST_P(LossTest, CrossEntropyOnProbabilitiesClipsAsKeras) {
     const auto value = [&](std::int64_t n, const std::vector<double>& row) {
       double sum = 0;
       for (const double v : row) sum += v;
-      return -std::log(std::min(std::max(row[labels[n]] / sum, 1e-7), 1 - 1e-7));
+      // 1 - 1e-7 in float32, as Keras has it.
+      return -std::log(std::min(std::max(row[labels[n]] / sum, 1e-7), 1 - 0x1p-23));
     };
     for (std::int64_t n = 0; n < kSamples; ++n) {
       std::vector<double> row(p.begin() + n * classes, p.begin() + (n + 1) * classes);

@@ -127,5 +127,13 @@ TEST(BatchNormalizationLayer, SurvivesALargeMean) {
   }
 }
 
+// Flatten moves no memory, but behind it each feature is a channel of its own.
+TEST(BatchNormalizationTest, NormalisesEachFeatureOfAFlattenedPicture) {
+  const Symbol input = Input({4, 5, 3});
+  const Symbol row = Layer(Flatten{})(Layer(Conv2D{.filters = 8})(input));
+  const Network network({input}, {Layer(BatchNormalization{})(row)});
+  EXPECT_EQ(network.parameters().back().spec.shape, Shape{160});
+}
+
 }  // namespace
 }  // namespace surefit::conformance

@@ -10,7 +10,8 @@ LayerCase rescale(std::string name, Shape input, const Rescaling& spec) {
           .layer = spec,
           .inputs = {std::move(input)},
           .reference = [spec](const std::vector<Array>& inputs, const Parameters&) {
-            return map(inputs[0], [&](double x) { return x * spec.scale + spec.offset; });
+            return map(inputs[0],
+                       [&](double x) { return x * spec.scale.values[0] + spec.offset.values[0]; });
           }};
 }
 

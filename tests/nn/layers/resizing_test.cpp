@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // UpSampling2D, ZeroPadding2D and Cropping2D, and what happens to a padding before a convolution.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "surefit/model.hpp"
