@@ -108,9 +108,11 @@ std::optional<Finding> array_too_large(const Evidence& e) {
 
 std::optional<Finding> python_memory(const Evidence& e) {
   const auto error = python(e);
-  if (!error || !type_is(*error, {"MemoryError"})) return std::nullopt;
+  // Python 3.13 has no memory left to print the exception either, and describes the object.
+  const auto described = line_with_any(e.stderr_tail, {"object type name: MemoryError"}, 8);
+  if (!described && (!error || !type_is(*error, {"MemoryError"}))) return std::nullopt;
   const bool limited = e.limits.address_space != kNoLimit || e.limits.data != kNoLimit;
-  std::string evidence = placed(*error);
+  std::string evidence = described ? *described : placed(*error);
   if (limited) {
     evidence += fmt::format("; address-space limit {} (ulimit -v)",
                             format_bytes(std::min(e.limits.address_space, e.limits.data)));
