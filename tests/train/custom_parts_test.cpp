@@ -8,6 +8,8 @@
 #include "surefit/model.hpp"
 #include "surefit/step.hpp"
 
+#include "train/support.hpp"
+
 namespace mine {
 
 using surefit::LayerParameter;
@@ -120,13 +122,6 @@ const bool kRegistered = [] {
 namespace surefit {
 namespace {
 
-Tensor waves(const Shape& shape, double step) {
-  Tensor tensor(shape);
-  for (std::size_t i = 0; i < tensor.count(); ++i)
-    tensor.values<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
-  return tensor;
-}
-
 Model make_model() {
   const Symbol input = Input({6, 6, 3});
   const Symbol a = Layer(Conv2D{.filters = 10, .kernel_size = 3, .padding = "same"})(input);
@@ -154,13 +149,6 @@ Fit train(const FitOptions& how = {}) {
   if (options.epochs == 1) options.epochs = 3;
   History history = model.fit(waves({10, 6, 6, 3}, 0.7), waves({10, 2}, 1.3), options);
   return {std::move(model), std::move(history)};
-}
-
-void expect_same_bits(const Model& a, const Model& b) {
-  for (const std::string& name : a.parameter_names()) {
-    const Tensor left = a.parameter(name), right = b.parameter(name);
-    EXPECT_TRUE(std::equal(left.raw().begin(), left.raw().end(), right.raw().begin())) << name;
-  }
 }
 
 TEST(CustomParts, Train) {

@@ -6,15 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include "train/support.hpp"
+
 namespace surefit {
 namespace {
-
-Tensor waves(const Shape& shape, double step) {
-  Tensor tensor(shape);
-  for (std::size_t i = 0; i < tensor.count(); ++i)
-    tensor.values<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
-  return tensor;
-}
 
 Tensor labels(std::int64_t count, std::int32_t classes) {
   Tensor tensor({count}, DType::kInt32);
@@ -50,13 +45,6 @@ Step make_step(Model& model, const StepOptions& options) {
     tape.apply(model, tape.gradient(loss, model));
     return loss;
   });
-}
-
-void expect_same_bits(const Model& a, const Model& b) {
-  for (const std::string& name : a.parameter_names()) {
-    const Tensor left = a.parameter(name), right = b.parameter(name);
-    EXPECT_TRUE(std::equal(left.raw().begin(), left.raw().end(), right.raw().begin())) << name;
-  }
 }
 
 float largest_difference(const Tensor& a, const Tensor& b) {

@@ -3,6 +3,8 @@
 // metrics.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <stdlib.h>
@@ -27,6 +29,21 @@ class TemporaryDirectory {
  private:
   std::string path_;
 };
+
+// Numbers without a pattern that a kernel could be right about by chance.
+inline Tensor waves(const Shape& shape, double step) {
+  Tensor tensor(shape);
+  for (std::size_t i = 0; i < tensor.count(); ++i)
+    tensor.values<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
+  return tensor;
+}
+
+inline void expect_same_bits(const Model& a, const Model& b) {
+  for (const std::string& name : a.parameter_names()) {
+    const Tensor left = a.parameter(name), right = b.parameter(name);
+    EXPECT_TRUE(std::equal(left.raw().begin(), left.raw().end(), right.raw().begin())) << name;
+  }
+}
 
 struct TinyData {
   Tensor x{{44, 6, 6, 1}}, y{{44}, DType::kInt32};

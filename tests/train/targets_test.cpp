@@ -6,15 +6,10 @@
 
 #include "surefit/model.hpp"
 
+#include "train/support.hpp"
+
 namespace surefit {
 namespace {
-
-Tensor waves(const Shape& shape, double step) {
-  Tensor tensor(shape);
-  for (std::size_t i = 0; i < tensor.count(); ++i)
-    tensor.values<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
-  return tensor;
-}
 
 Tensor labels(std::initializer_list<std::int32_t> values) {
   return Tensor::of<std::int32_t>({static_cast<std::int64_t>(values.size())},
