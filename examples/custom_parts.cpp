@@ -17,8 +17,8 @@ struct ChannelScale {
   std::string name = {};
   bool trainable = true;
   static constexpr std::string_view kClass = "ChannelScale";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"initial", &ChannelScale::initial, "factor at the start"}};
+  static void fields(auto& field) {
+    field("initial", &ChannelScale::initial, "factor at the start");
   }
 
   Shape output_shape(std::span<const Shape> inputs) const {
@@ -53,7 +53,7 @@ struct ChannelScale {
 struct LogCosh {
   static constexpr std::string_view kClass = "LogCosh";
   static constexpr std::string_view kName = "log_cosh";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
   double evaluate(std::span<const float> prediction, std::span<const float> target,
                   std::span<float> gradient) const {
     const double share = 1.0 / static_cast<double>(prediction.size());
@@ -72,7 +72,7 @@ struct Close {
   double within = 0.1;
   std::string name = "close";
   static constexpr std::string_view kClass = "Close";
-  static constexpr auto fields() { return std::tuple{SpecField{"within", &Close::within}}; }
+  static void fields(auto& field) { field("within", &Close::within); }
   double measure(std::span<const float> prediction, std::span<const float> target) const {
     return std::abs(static_cast<double>(prediction[0] - target[0])) < within ? 1 : 0;
   }
@@ -83,8 +83,9 @@ struct Halving {
   double start = 0.1;
   double every = 100;
   static constexpr std::string_view kClass = "Halving";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"start", &Halving::start}, SpecField{"every", &Halving::every}};
+  static void fields(auto& field) {
+    field("start", &Halving::start);
+    field("every", &Halving::every);
   }
   double at(std::int64_t step) const {
     return start * std::pow(0.5, std::floor(static_cast<double>(step) / every));
@@ -96,9 +97,9 @@ struct SignMomentum {
   LearningRate learning_rate = 0.01;
   double beta = 0.9;
   static constexpr std::string_view kClass = "SignMomentum";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"learning_rate", &SignMomentum::learning_rate},
-                      SpecField{"beta", &SignMomentum::beta}};
+  static void fields(auto& field) {
+    field("learning_rate", &SignMomentum::learning_rate);
+    field("beta", &SignMomentum::beta);
   }
   std::vector<std::string> slots() const { return {"mean"}; }
   void update(const OptimizerStep& step, std::span<float> weights, std::span<const float> gradient,

@@ -185,15 +185,15 @@ struct ModelCheckpoint {
   SaveFrequency save_freq = "epoch";
   std::optional<double> initial_value_threshold = {};  // better than this to be saved at all
   static constexpr std::string_view kClass = "ModelCheckpoint";
-  static constexpr auto fields() {
+  static void fields(auto& field) {
     using S = ModelCheckpoint;
-    return std::tuple{SpecField{"filepath", &S::filepath},
-                      SpecField{"monitor", &S::monitor},
-                      SpecField{"save_best_only", &S::save_best_only},
-                      SpecField{"save_weights_only", &S::save_weights_only},
-                      SpecField{"mode", &S::mode},
-                      SpecField{"save_freq", &S::save_freq},
-                      SpecField{"initial_value_threshold", &S::initial_value_threshold}};
+    field("filepath", &S::filepath);
+    field("monitor", &S::monitor);
+    field("save_best_only", &S::save_best_only);
+    field("save_weights_only", &S::save_weights_only);
+    field("mode", &S::mode);
+    field("save_freq", &S::save_freq);
+    field("initial_value_threshold", &S::initial_value_threshold);
   }
 };
 CallbackPtr make_callback(const ModelCheckpoint&);
@@ -209,15 +209,15 @@ struct EarlyStopping {
   bool restore_best_weights = false;
   std::int64_t start_from_epoch = 0;
   static constexpr std::string_view kClass = "EarlyStopping";
-  static constexpr auto fields() {
+  static void fields(auto& field) {
     using S = EarlyStopping;
-    return std::tuple{SpecField{"monitor", &S::monitor},
-                      SpecField{"min_delta", &S::min_delta},
-                      SpecField{"patience", &S::patience},
-                      SpecField{"mode", &S::mode},
-                      SpecField{"baseline", &S::baseline},
-                      SpecField{"restore_best_weights", &S::restore_best_weights},
-                      SpecField{"start_from_epoch", &S::start_from_epoch}};
+    field("monitor", &S::monitor);
+    field("min_delta", &S::min_delta);
+    field("patience", &S::patience);
+    field("mode", &S::mode);
+    field("baseline", &S::baseline);
+    field("restore_best_weights", &S::restore_best_weights);
+    field("start_from_epoch", &S::start_from_epoch);
   }
 };
 CallbackPtr make_callback(const EarlyStopping&);
@@ -233,12 +233,15 @@ struct ReduceLROnPlateau {
   std::int64_t cooldown = 0;  // epochs to wait after a change
   double min_lr = 0;
   static constexpr std::string_view kClass = "ReduceLROnPlateau";
-  static constexpr auto fields() {
+  static void fields(auto& field) {
     using S = ReduceLROnPlateau;
-    return std::tuple{SpecField{"monitor", &S::monitor},     SpecField{"factor", &S::factor},
-                      SpecField{"patience", &S::patience},   SpecField{"mode", &S::mode},
-                      SpecField{"min_delta", &S::min_delta}, SpecField{"cooldown", &S::cooldown},
-                      SpecField{"min_lr", &S::min_lr}};
+    field("monitor", &S::monitor);
+    field("factor", &S::factor);
+    field("patience", &S::patience);
+    field("mode", &S::mode);
+    field("min_delta", &S::min_delta);
+    field("cooldown", &S::cooldown);
+    field("min_lr", &S::min_lr);
   }
 };
 CallbackPtr make_callback(const ReduceLROnPlateau&);
@@ -250,10 +253,10 @@ struct LearningRateScheduler {
   double factor = 1;
   std::int64_t start_from_epoch = 0;
   static constexpr std::string_view kClass = "LearningRateScheduler";
-  static constexpr auto fields() {
+  static void fields(auto& field) {
     using S = LearningRateScheduler;
-    return std::tuple{SpecField{"factor", &S::factor},
-                      SpecField{"start_from_epoch", &S::start_from_epoch}};
+    field("factor", &S::factor);
+    field("start_from_epoch", &S::start_from_epoch);
   }
 };
 CallbackPtr make_callback(const LearningRateScheduler&);
@@ -266,9 +269,9 @@ struct TerminateOnNaN {
   std::int64_t rollbacks = 0;
   double factor = 0.5;
   static constexpr std::string_view kClass = "TerminateOnNaN";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"rollbacks", &TerminateOnNaN::rollbacks},
-                      SpecField{"factor", &TerminateOnNaN::factor}};
+  static void fields(auto& field) {
+    field("rollbacks", &TerminateOnNaN::rollbacks);
+    field("factor", &TerminateOnNaN::factor);
   }
 };
 CallbackPtr make_callback(const TerminateOnNaN&);
@@ -280,10 +283,10 @@ struct CSVLogger {
   std::string separator = ",";
   bool append = false;  // behind what the file holds already
   static constexpr std::string_view kClass = "CSVLogger";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"filename", &CSVLogger::filename},
-                      SpecField{"separator", &CSVLogger::separator},
-                      SpecField{"append", &CSVLogger::append}};
+  static void fields(auto& field) {
+    field("filename", &CSVLogger::filename);
+    field("separator", &CSVLogger::separator);
+    field("append", &CSVLogger::append);
   }
 };
 CallbackPtr make_callback(const CSVLogger&);
@@ -291,7 +294,7 @@ CallbackPtr make_callback(const CSVLogger&);
 // Progress on stderr: a live bar on a terminal, one line per epoch elsewhere.
 struct ProgbarLogger {
   static constexpr std::string_view kClass = "ProgbarLogger";
-  static constexpr auto fields() { return std::tuple<>{}; }
+  static void fields(auto&) {}
 };
 CallbackPtr make_callback(const ProgbarLogger&);
 
@@ -302,11 +305,11 @@ struct MemoryMonitor {
   double leak_megabytes = 1;      // per epoch, over at least three epochs, to be called a leak
   std::int64_t live_tensors = 0;  // list so many of the largest at the fullest moment of a step
   static constexpr std::string_view kClass = "MemoryMonitor";
-  static constexpr auto fields() {
+  static void fields(auto& field) {
     using S = MemoryMonitor;
-    return std::tuple{SpecField{"verbose", &S::verbose},
-                      SpecField{"leak_megabytes", &S::leak_megabytes},
-                      SpecField{"live_tensors", &S::live_tensors}};
+    field("verbose", &S::verbose);
+    field("leak_megabytes", &S::leak_megabytes);
+    field("live_tensors", &S::live_tensors);
   }
 };
 CallbackPtr make_callback(const MemoryMonitor&);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Field tables: a spec struct lists its fields once, and JSON, checkpoint metadata, command-line
-// arguments, help and unknown-key errors all come from that list.
+// arguments, help and unknown-key errors all come from that list:
+//
+//   static void fields(auto& field) { field("filters", &Conv2D::filters); }
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -94,17 +95,6 @@ struct Object {
 template <typename... Specs>
 struct TypeList {};
 
-template <typename Spec, typename T>
-struct SpecField {
-  std::string_view name;
-  T Spec::*member;
-  std::string_view help = "";
-};
-template <typename Spec, typename T>
-SpecField(std::string_view, T Spec::*) -> SpecField<Spec, T>;
-template <typename Spec, typename T>
-SpecField(std::string_view, T Spec::*, std::string_view) -> SpecField<Spec, T>;
-
 // Conversions between members and config values; each throws ConfigError naming `where` on a
 // misfit.
 ConfigValue to_config(bool value);
@@ -148,17 +138,16 @@ void from_config(const ConfigValue& value, const std::string& where, std::option
   }
 }
 
-[[noreturn]] void throw_unknown_key(const std::string& where, const std::string& key,
-                                    const std::vector<std::string_view>& known);
+void refuse_unknown_keys(const ConfigMap& map, const std::string& where,
+                         const std::vector<std::string_view>& known);
 
 template <typename Spec>
 ConfigMap spec_to_config(const Spec& spec) {
   ConfigMap map;
-  std::apply(
-      [&](const auto&... field) {
-        (map.emplace_back(std::string(field.name), to_config(spec.*field.member)), ...);
-      },
-      Spec::fields());
+  const auto write = [&](std::string_view name, auto member, std::string_view = "") {
+    map.emplace_back(std::string(name), to_config(spec.*member));
+  };
+  Spec::fields(write);
   return map;
 }
 
@@ -167,16 +156,15 @@ ConfigMap spec_to_config(const Spec& spec) {
 template <typename Spec>
 Spec spec_from_config(const ConfigMap& map, const std::string& where) {
   Spec spec{};
-  std::apply(
-      [&](const auto&... field) {
-        for (const auto& [key, value] : map) {
-          const bool known = ((key == field.name &&
-                               (from_config(value, where + "." + key, spec.*field.member), true)) ||
-                              ...);
-          if (!known && !value.is_null()) throw_unknown_key(where, key, {field.name...});
-        }
-      },
-      Spec::fields());
+  std::vector<std::string_view> known;
+  const auto read = [&](std::string_view name, auto member, std::string_view = "") {
+    known.push_back(name);
+    for (const auto& [key, value] : map) {
+      if (key == name) from_config(value, where + "." + key, spec.*member);
+    }
+  };
+  Spec::fields(read);
+  refuse_unknown_keys(map, where, known);
   return spec;
 }
 

@@ -18,8 +18,8 @@ struct SparseCategoricalCrossentropy {
   bool from_logits = false;
   static constexpr std::string_view kClass = "SparseCategoricalCrossentropy";
   static constexpr std::string_view kName = "sparse_categorical_crossentropy";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"from_logits", &SparseCategoricalCrossentropy::from_logits}};
+  static void fields(auto& field) {
+    field("from_logits", &SparseCategoricalCrossentropy::from_logits);
   }
 };
 LossPtr make_loss(const SparseCategoricalCrossentropy&);
@@ -30,9 +30,9 @@ struct CategoricalCrossentropy {
   double label_smoothing = 0;
   static constexpr std::string_view kClass = "CategoricalCrossentropy";
   static constexpr std::string_view kName = "categorical_crossentropy";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"from_logits", &CategoricalCrossentropy::from_logits},
-                      SpecField{"label_smoothing", &CategoricalCrossentropy::label_smoothing}};
+  static void fields(auto& field) {
+    field("from_logits", &CategoricalCrossentropy::from_logits);
+    field("label_smoothing", &CategoricalCrossentropy::label_smoothing);
   }
 };
 LossPtr make_loss(const CategoricalCrossentropy&);
@@ -41,7 +41,7 @@ LossPtr make_loss(const CategoricalCrossentropy&);
 struct MeanSquaredError {
   static constexpr std::string_view kClass = "MeanSquaredError";
   static constexpr std::string_view kName = "mean_squared_error";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LossPtr make_loss(const MeanSquaredError&);
 
@@ -51,9 +51,9 @@ struct BinaryCrossentropy {
   double label_smoothing = 0;
   static constexpr std::string_view kClass = "BinaryCrossentropy";
   static constexpr std::string_view kName = "binary_crossentropy";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"from_logits", &BinaryCrossentropy::from_logits},
-                      SpecField{"label_smoothing", &BinaryCrossentropy::label_smoothing}};
+  static void fields(auto& field) {
+    field("from_logits", &BinaryCrossentropy::from_logits);
+    field("label_smoothing", &BinaryCrossentropy::label_smoothing);
   }
 };
 LossPtr make_loss(const BinaryCrossentropy&);
@@ -62,7 +62,7 @@ LossPtr make_loss(const BinaryCrossentropy&);
 struct MeanAbsoluteError {
   static constexpr std::string_view kClass = "MeanAbsoluteError";
   static constexpr std::string_view kName = "mean_absolute_error";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LossPtr make_loss(const MeanAbsoluteError&);
 
@@ -71,7 +71,7 @@ struct Huber {
   double delta = 1;
   static constexpr std::string_view kClass = "Huber";
   static constexpr std::string_view kName = "huber";
-  static constexpr auto fields() { return std::tuple{SpecField{"delta", &Huber::delta}}; }
+  static void fields(auto& field) { field("delta", &Huber::delta); }
 };
 LossPtr make_loss(const Huber&);
 
@@ -79,7 +79,7 @@ LossPtr make_loss(const Huber&);
 struct KLDivergence {
   static constexpr std::string_view kClass = "KLDivergence";
   static constexpr std::string_view kName = "kl_divergence";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LossPtr make_loss(const KLDivergence&);
 
@@ -93,13 +93,12 @@ struct BinaryFocalCrossentropy {
   double label_smoothing = 0;
   static constexpr std::string_view kClass = "BinaryFocalCrossentropy";
   static constexpr std::string_view kName = "binary_focal_crossentropy";
-  static constexpr auto fields() {
-    return std::tuple{
-        SpecField{"apply_class_balancing", &BinaryFocalCrossentropy::apply_class_balancing},
-        SpecField{"alpha", &BinaryFocalCrossentropy::alpha},
-        SpecField{"gamma", &BinaryFocalCrossentropy::gamma},
-        SpecField{"from_logits", &BinaryFocalCrossentropy::from_logits},
-        SpecField{"label_smoothing", &BinaryFocalCrossentropy::label_smoothing}};
+  static void fields(auto& field) {
+    field("apply_class_balancing", &BinaryFocalCrossentropy::apply_class_balancing);
+    field("alpha", &BinaryFocalCrossentropy::alpha);
+    field("gamma", &BinaryFocalCrossentropy::gamma);
+    field("from_logits", &BinaryFocalCrossentropy::from_logits);
+    field("label_smoothing", &BinaryFocalCrossentropy::label_smoothing);
   }
 };
 LossPtr make_loss(const BinaryFocalCrossentropy&);
@@ -112,11 +111,11 @@ struct CategoricalFocalCrossentropy {
   double label_smoothing = 0;
   static constexpr std::string_view kClass = "CategoricalFocalCrossentropy";
   static constexpr std::string_view kName = "categorical_focal_crossentropy";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"alpha", &CategoricalFocalCrossentropy::alpha},
-                      SpecField{"gamma", &CategoricalFocalCrossentropy::gamma},
-                      SpecField{"from_logits", &CategoricalFocalCrossentropy::from_logits},
-                      SpecField{"label_smoothing", &CategoricalFocalCrossentropy::label_smoothing}};
+  static void fields(auto& field) {
+    field("alpha", &CategoricalFocalCrossentropy::alpha);
+    field("gamma", &CategoricalFocalCrossentropy::gamma);
+    field("from_logits", &CategoricalFocalCrossentropy::from_logits);
+    field("label_smoothing", &CategoricalFocalCrossentropy::label_smoothing);
   }
 };
 LossPtr make_loss(const CategoricalFocalCrossentropy&);
@@ -127,7 +126,7 @@ struct Dice {
   Axes axis = {};
   static constexpr std::string_view kClass = "Dice";
   static constexpr std::string_view kName = "dice";
-  static constexpr auto fields() { return std::tuple{SpecField{"axis", &Dice::axis}}; }
+  static void fields(auto& field) { field("axis", &Dice::axis); }
 };
 LossPtr make_loss(const Dice&);
 

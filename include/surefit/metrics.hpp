@@ -16,7 +16,7 @@ namespace surefit {
 struct Accuracy {
   std::string name = "accuracy";
   static constexpr std::string_view kClass = "Accuracy";
-  static constexpr auto fields() { return std::tuple{SpecField{"name", &Accuracy::name}}; }
+  static void fields(auto& field) { field("name", &Accuracy::name); }
 };
 MetricPtr make_metric(const Accuracy&);
 
@@ -25,9 +25,9 @@ struct TopKCategoricalAccuracy {
   std::string name = "top_k_categorical_accuracy";
   int k = 5;
   static constexpr std::string_view kClass = "TopKCategoricalAccuracy";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"name", &TopKCategoricalAccuracy::name},
-                      SpecField{"k", &TopKCategoricalAccuracy::k}};
+  static void fields(auto& field) {
+    field("name", &TopKCategoricalAccuracy::name);
+    field("k", &TopKCategoricalAccuracy::k);
   }
 };
 MetricPtr make_metric(const TopKCategoricalAccuracy&);
@@ -37,9 +37,9 @@ struct Precision {
   std::string name = "precision";
   double thresholds = 0.5;
   static constexpr std::string_view kClass = "Precision";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"name", &Precision::name},
-                      SpecField{"thresholds", &Precision::thresholds}};
+  static void fields(auto& field) {
+    field("name", &Precision::name);
+    field("thresholds", &Precision::thresholds);
   }
 };
 MetricPtr make_metric(const Precision&);
@@ -49,9 +49,9 @@ struct Recall {
   std::string name = "recall";
   double thresholds = 0.5;
   static constexpr std::string_view kClass = "Recall";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"name", &Recall::name},
-                      SpecField{"thresholds", &Recall::thresholds}};
+  static void fields(auto& field) {
+    field("name", &Recall::name);
+    field("thresholds", &Recall::thresholds);
   }
 };
 MetricPtr make_metric(const Recall&);
@@ -61,9 +61,9 @@ struct AUC {
   std::string name = "auc";
   int num_thresholds = 200;
   static constexpr std::string_view kClass = "AUC";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"name", &AUC::name},
-                      SpecField{"num_thresholds", &AUC::num_thresholds}};
+  static void fields(auto& field) {
+    field("name", &AUC::name);
+    field("num_thresholds", &AUC::num_thresholds);
   }
 };
 MetricPtr make_metric(const AUC&);
@@ -76,9 +76,10 @@ struct F1Score {
   std::string average = "macro";
   std::optional<double> threshold = {};
   static constexpr std::string_view kClass = "F1Score";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"name", &F1Score::name}, SpecField{"average", &F1Score::average},
-                      SpecField{"threshold", &F1Score::threshold}};
+  static void fields(auto& field) {
+    field("name", &F1Score::name);
+    field("average", &F1Score::average);
+    field("threshold", &F1Score::threshold);
   }
 };
 MetricPtr make_metric(const F1Score&);
@@ -89,9 +90,9 @@ struct MeanIoU {
   std::string name = "mean_io_u";
   int num_classes = 2;
   static constexpr std::string_view kClass = "MeanIoU";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"name", &MeanIoU::name},
-                      SpecField{"num_classes", &MeanIoU::num_classes}};
+  static void fields(auto& field) {
+    field("name", &MeanIoU::name);
+    field("num_classes", &MeanIoU::num_classes);
   }
 };
 MetricPtr make_metric(const MeanIoU&);
@@ -100,9 +101,7 @@ MetricPtr make_metric(const MeanIoU&);
 struct MeanSquaredErrorMetric {
   std::string name = "mean_squared_error";
   static constexpr std::string_view kClass = "MeanSquaredErrorMetric";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"name", &MeanSquaredErrorMetric::name}};
-  }
+  static void fields(auto& field) { field("name", &MeanSquaredErrorMetric::name); }
 };
 MetricPtr make_metric(const MeanSquaredErrorMetric&);
 
@@ -110,9 +109,7 @@ MetricPtr make_metric(const MeanSquaredErrorMetric&);
 struct MeanAbsoluteErrorMetric {
   std::string name = "mean_absolute_error";
   static constexpr std::string_view kClass = "MeanAbsoluteErrorMetric";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"name", &MeanAbsoluteErrorMetric::name}};
-  }
+  static void fields(auto& field) { field("name", &MeanAbsoluteErrorMetric::name); }
 };
 MetricPtr make_metric(const MeanAbsoluteErrorMetric&);
 

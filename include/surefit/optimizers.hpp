@@ -39,20 +39,20 @@ struct SGD {
   bool nesterov = false;
   SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "SGD";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"learning_rate", &SGD::learning_rate},
-                      SpecField{"momentum", &SGD::momentum},
-                      SpecField{"nesterov", &SGD::nesterov},
-                      SpecField{"weight_decay", &SGD::weight_decay},
-                      SpecField{"clipnorm", &SGD::clipnorm},
-                      SpecField{"clipvalue", &SGD::clipvalue},
-                      SpecField{"global_clipnorm", &SGD::global_clipnorm},
-                      SpecField{"use_ema", &SGD::use_ema},
-                      SpecField{"ema_momentum", &SGD::ema_momentum},
-                      SpecField{"ema_overwrite_frequency", &SGD::ema_overwrite_frequency},
-                      SpecField{"loss_scale_factor", &SGD::loss_scale_factor},
-                      SpecField{"gradient_accumulation_steps", &SGD::gradient_accumulation_steps},
-                      SpecField{"name", &SGD::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &SGD::learning_rate);
+    field("momentum", &SGD::momentum);
+    field("nesterov", &SGD::nesterov);
+    field("weight_decay", &SGD::weight_decay);
+    field("clipnorm", &SGD::clipnorm);
+    field("clipvalue", &SGD::clipvalue);
+    field("global_clipnorm", &SGD::global_clipnorm);
+    field("use_ema", &SGD::use_ema);
+    field("ema_momentum", &SGD::ema_momentum);
+    field("ema_overwrite_frequency", &SGD::ema_overwrite_frequency);
+    field("loss_scale_factor", &SGD::loss_scale_factor);
+    field("gradient_accumulation_steps", &SGD::gradient_accumulation_steps);
+    field("name", &SGD::name);
   }
 };
 OptimizerPtr make_optimizer(const SGD&);
@@ -67,22 +67,22 @@ struct Adam {
   bool amsgrad = false;
   SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "Adam";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"learning_rate", &Adam::learning_rate},
-                      SpecField{"beta_1", &Adam::beta_1},
-                      SpecField{"beta_2", &Adam::beta_2},
-                      SpecField{"epsilon", &Adam::epsilon},
-                      SpecField{"amsgrad", &Adam::amsgrad},
-                      SpecField{"weight_decay", &Adam::weight_decay},
-                      SpecField{"clipnorm", &Adam::clipnorm},
-                      SpecField{"clipvalue", &Adam::clipvalue},
-                      SpecField{"global_clipnorm", &Adam::global_clipnorm},
-                      SpecField{"use_ema", &Adam::use_ema},
-                      SpecField{"ema_momentum", &Adam::ema_momentum},
-                      SpecField{"ema_overwrite_frequency", &Adam::ema_overwrite_frequency},
-                      SpecField{"loss_scale_factor", &Adam::loss_scale_factor},
-                      SpecField{"gradient_accumulation_steps", &Adam::gradient_accumulation_steps},
-                      SpecField{"name", &Adam::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &Adam::learning_rate);
+    field("beta_1", &Adam::beta_1);
+    field("beta_2", &Adam::beta_2);
+    field("epsilon", &Adam::epsilon);
+    field("amsgrad", &Adam::amsgrad);
+    field("weight_decay", &Adam::weight_decay);
+    field("clipnorm", &Adam::clipnorm);
+    field("clipvalue", &Adam::clipvalue);
+    field("global_clipnorm", &Adam::global_clipnorm);
+    field("use_ema", &Adam::use_ema);
+    field("ema_momentum", &Adam::ema_momentum);
+    field("ema_overwrite_frequency", &Adam::ema_overwrite_frequency);
+    field("loss_scale_factor", &Adam::loss_scale_factor);
+    field("gradient_accumulation_steps", &Adam::gradient_accumulation_steps);
+    field("name", &Adam::name);
   }
 };
 OptimizerPtr make_optimizer(const Adam&);
@@ -96,22 +96,22 @@ struct AdamW {
   bool amsgrad = false;
   SUREFIT_OPTIMIZER_COMMON(0.004);
   static constexpr std::string_view kClass = "AdamW";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"learning_rate", &AdamW::learning_rate},
-                      SpecField{"beta_1", &AdamW::beta_1},
-                      SpecField{"beta_2", &AdamW::beta_2},
-                      SpecField{"epsilon", &AdamW::epsilon},
-                      SpecField{"amsgrad", &AdamW::amsgrad},
-                      SpecField{"weight_decay", &AdamW::weight_decay},
-                      SpecField{"clipnorm", &AdamW::clipnorm},
-                      SpecField{"clipvalue", &AdamW::clipvalue},
-                      SpecField{"global_clipnorm", &AdamW::global_clipnorm},
-                      SpecField{"use_ema", &AdamW::use_ema},
-                      SpecField{"ema_momentum", &AdamW::ema_momentum},
-                      SpecField{"ema_overwrite_frequency", &AdamW::ema_overwrite_frequency},
-                      SpecField{"loss_scale_factor", &AdamW::loss_scale_factor},
-                      SpecField{"gradient_accumulation_steps", &AdamW::gradient_accumulation_steps},
-                      SpecField{"name", &AdamW::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &AdamW::learning_rate);
+    field("beta_1", &AdamW::beta_1);
+    field("beta_2", &AdamW::beta_2);
+    field("epsilon", &AdamW::epsilon);
+    field("amsgrad", &AdamW::amsgrad);
+    field("weight_decay", &AdamW::weight_decay);
+    field("clipnorm", &AdamW::clipnorm);
+    field("clipvalue", &AdamW::clipvalue);
+    field("global_clipnorm", &AdamW::global_clipnorm);
+    field("use_ema", &AdamW::use_ema);
+    field("ema_momentum", &AdamW::ema_momentum);
+    field("ema_overwrite_frequency", &AdamW::ema_overwrite_frequency);
+    field("loss_scale_factor", &AdamW::loss_scale_factor);
+    field("gradient_accumulation_steps", &AdamW::gradient_accumulation_steps);
+    field("name", &AdamW::name);
   }
 };
 OptimizerPtr make_optimizer(const AdamW&);
@@ -124,21 +124,21 @@ struct Nadam {
   double epsilon = 1e-7;
   SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "Nadam";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"learning_rate", &Nadam::learning_rate},
-                      SpecField{"beta_1", &Nadam::beta_1},
-                      SpecField{"beta_2", &Nadam::beta_2},
-                      SpecField{"epsilon", &Nadam::epsilon},
-                      SpecField{"weight_decay", &Nadam::weight_decay},
-                      SpecField{"clipnorm", &Nadam::clipnorm},
-                      SpecField{"clipvalue", &Nadam::clipvalue},
-                      SpecField{"global_clipnorm", &Nadam::global_clipnorm},
-                      SpecField{"use_ema", &Nadam::use_ema},
-                      SpecField{"ema_momentum", &Nadam::ema_momentum},
-                      SpecField{"ema_overwrite_frequency", &Nadam::ema_overwrite_frequency},
-                      SpecField{"loss_scale_factor", &Nadam::loss_scale_factor},
-                      SpecField{"gradient_accumulation_steps", &Nadam::gradient_accumulation_steps},
-                      SpecField{"name", &Nadam::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &Nadam::learning_rate);
+    field("beta_1", &Nadam::beta_1);
+    field("beta_2", &Nadam::beta_2);
+    field("epsilon", &Nadam::epsilon);
+    field("weight_decay", &Nadam::weight_decay);
+    field("clipnorm", &Nadam::clipnorm);
+    field("clipvalue", &Nadam::clipvalue);
+    field("global_clipnorm", &Nadam::global_clipnorm);
+    field("use_ema", &Nadam::use_ema);
+    field("ema_momentum", &Nadam::ema_momentum);
+    field("ema_overwrite_frequency", &Nadam::ema_overwrite_frequency);
+    field("loss_scale_factor", &Nadam::loss_scale_factor);
+    field("gradient_accumulation_steps", &Nadam::gradient_accumulation_steps);
+    field("name", &Nadam::name);
   }
 };
 OptimizerPtr make_optimizer(const Nadam&);
@@ -153,23 +153,22 @@ struct RMSprop {
   bool centered = false;
   SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "RMSprop";
-  static constexpr auto fields() {
-    return std::tuple{
-        SpecField{"learning_rate", &RMSprop::learning_rate},
-        SpecField{"rho", &RMSprop::rho},
-        SpecField{"momentum", &RMSprop::momentum},
-        SpecField{"epsilon", &RMSprop::epsilon},
-        SpecField{"centered", &RMSprop::centered},
-        SpecField{"weight_decay", &RMSprop::weight_decay},
-        SpecField{"clipnorm", &RMSprop::clipnorm},
-        SpecField{"clipvalue", &RMSprop::clipvalue},
-        SpecField{"global_clipnorm", &RMSprop::global_clipnorm},
-        SpecField{"use_ema", &RMSprop::use_ema},
-        SpecField{"ema_momentum", &RMSprop::ema_momentum},
-        SpecField{"ema_overwrite_frequency", &RMSprop::ema_overwrite_frequency},
-        SpecField{"loss_scale_factor", &RMSprop::loss_scale_factor},
-        SpecField{"gradient_accumulation_steps", &RMSprop::gradient_accumulation_steps},
-        SpecField{"name", &RMSprop::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &RMSprop::learning_rate);
+    field("rho", &RMSprop::rho);
+    field("momentum", &RMSprop::momentum);
+    field("epsilon", &RMSprop::epsilon);
+    field("centered", &RMSprop::centered);
+    field("weight_decay", &RMSprop::weight_decay);
+    field("clipnorm", &RMSprop::clipnorm);
+    field("clipvalue", &RMSprop::clipvalue);
+    field("global_clipnorm", &RMSprop::global_clipnorm);
+    field("use_ema", &RMSprop::use_ema);
+    field("ema_momentum", &RMSprop::ema_momentum);
+    field("ema_overwrite_frequency", &RMSprop::ema_overwrite_frequency);
+    field("loss_scale_factor", &RMSprop::loss_scale_factor);
+    field("gradient_accumulation_steps", &RMSprop::gradient_accumulation_steps);
+    field("name", &RMSprop::name);
   }
 };
 OptimizerPtr make_optimizer(const RMSprop&);
@@ -181,21 +180,20 @@ struct Adagrad {
   double epsilon = 1e-7;
   SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "Adagrad";
-  static constexpr auto fields() {
-    return std::tuple{
-        SpecField{"learning_rate", &Adagrad::learning_rate},
-        SpecField{"initial_accumulator_value", &Adagrad::initial_accumulator_value},
-        SpecField{"epsilon", &Adagrad::epsilon},
-        SpecField{"weight_decay", &Adagrad::weight_decay},
-        SpecField{"clipnorm", &Adagrad::clipnorm},
-        SpecField{"clipvalue", &Adagrad::clipvalue},
-        SpecField{"global_clipnorm", &Adagrad::global_clipnorm},
-        SpecField{"use_ema", &Adagrad::use_ema},
-        SpecField{"ema_momentum", &Adagrad::ema_momentum},
-        SpecField{"ema_overwrite_frequency", &Adagrad::ema_overwrite_frequency},
-        SpecField{"loss_scale_factor", &Adagrad::loss_scale_factor},
-        SpecField{"gradient_accumulation_steps", &Adagrad::gradient_accumulation_steps},
-        SpecField{"name", &Adagrad::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &Adagrad::learning_rate);
+    field("initial_accumulator_value", &Adagrad::initial_accumulator_value);
+    field("epsilon", &Adagrad::epsilon);
+    field("weight_decay", &Adagrad::weight_decay);
+    field("clipnorm", &Adagrad::clipnorm);
+    field("clipvalue", &Adagrad::clipvalue);
+    field("global_clipnorm", &Adagrad::global_clipnorm);
+    field("use_ema", &Adagrad::use_ema);
+    field("ema_momentum", &Adagrad::ema_momentum);
+    field("ema_overwrite_frequency", &Adagrad::ema_overwrite_frequency);
+    field("loss_scale_factor", &Adagrad::loss_scale_factor);
+    field("gradient_accumulation_steps", &Adagrad::gradient_accumulation_steps);
+    field("name", &Adagrad::name);
   }
 };
 OptimizerPtr make_optimizer(const Adagrad&);
@@ -207,21 +205,20 @@ struct Adadelta {
   double epsilon = 1e-7;
   SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "Adadelta";
-  static constexpr auto fields() {
-    return std::tuple{
-        SpecField{"learning_rate", &Adadelta::learning_rate},
-        SpecField{"rho", &Adadelta::rho},
-        SpecField{"epsilon", &Adadelta::epsilon},
-        SpecField{"weight_decay", &Adadelta::weight_decay},
-        SpecField{"clipnorm", &Adadelta::clipnorm},
-        SpecField{"clipvalue", &Adadelta::clipvalue},
-        SpecField{"global_clipnorm", &Adadelta::global_clipnorm},
-        SpecField{"use_ema", &Adadelta::use_ema},
-        SpecField{"ema_momentum", &Adadelta::ema_momentum},
-        SpecField{"ema_overwrite_frequency", &Adadelta::ema_overwrite_frequency},
-        SpecField{"loss_scale_factor", &Adadelta::loss_scale_factor},
-        SpecField{"gradient_accumulation_steps", &Adadelta::gradient_accumulation_steps},
-        SpecField{"name", &Adadelta::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &Adadelta::learning_rate);
+    field("rho", &Adadelta::rho);
+    field("epsilon", &Adadelta::epsilon);
+    field("weight_decay", &Adadelta::weight_decay);
+    field("clipnorm", &Adadelta::clipnorm);
+    field("clipvalue", &Adadelta::clipvalue);
+    field("global_clipnorm", &Adadelta::global_clipnorm);
+    field("use_ema", &Adadelta::use_ema);
+    field("ema_momentum", &Adadelta::ema_momentum);
+    field("ema_overwrite_frequency", &Adadelta::ema_overwrite_frequency);
+    field("loss_scale_factor", &Adadelta::loss_scale_factor);
+    field("gradient_accumulation_steps", &Adadelta::gradient_accumulation_steps);
+    field("name", &Adadelta::name);
   }
 };
 OptimizerPtr make_optimizer(const Adadelta&);
@@ -233,20 +230,20 @@ struct Lion {
   double beta_2 = 0.99;
   SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "Lion";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"learning_rate", &Lion::learning_rate},
-                      SpecField{"beta_1", &Lion::beta_1},
-                      SpecField{"beta_2", &Lion::beta_2},
-                      SpecField{"weight_decay", &Lion::weight_decay},
-                      SpecField{"clipnorm", &Lion::clipnorm},
-                      SpecField{"clipvalue", &Lion::clipvalue},
-                      SpecField{"global_clipnorm", &Lion::global_clipnorm},
-                      SpecField{"use_ema", &Lion::use_ema},
-                      SpecField{"ema_momentum", &Lion::ema_momentum},
-                      SpecField{"ema_overwrite_frequency", &Lion::ema_overwrite_frequency},
-                      SpecField{"loss_scale_factor", &Lion::loss_scale_factor},
-                      SpecField{"gradient_accumulation_steps", &Lion::gradient_accumulation_steps},
-                      SpecField{"name", &Lion::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &Lion::learning_rate);
+    field("beta_1", &Lion::beta_1);
+    field("beta_2", &Lion::beta_2);
+    field("weight_decay", &Lion::weight_decay);
+    field("clipnorm", &Lion::clipnorm);
+    field("clipvalue", &Lion::clipvalue);
+    field("global_clipnorm", &Lion::global_clipnorm);
+    field("use_ema", &Lion::use_ema);
+    field("ema_momentum", &Lion::ema_momentum);
+    field("ema_overwrite_frequency", &Lion::ema_overwrite_frequency);
+    field("loss_scale_factor", &Lion::loss_scale_factor);
+    field("gradient_accumulation_steps", &Lion::gradient_accumulation_steps);
+    field("name", &Lion::name);
   }
 };
 OptimizerPtr make_optimizer(const Lion&);
@@ -264,24 +261,23 @@ struct Adafactor {
   bool relative_step = true;
   SUREFIT_OPTIMIZER_COMMON({});
   static constexpr std::string_view kClass = "Adafactor";
-  static constexpr auto fields() {
-    return std::tuple{
-        SpecField{"learning_rate", &Adafactor::learning_rate},
-        SpecField{"beta_2_decay", &Adafactor::beta_2_decay},
-        SpecField{"epsilon_1", &Adafactor::epsilon_1},
-        SpecField{"epsilon_2", &Adafactor::epsilon_2},
-        SpecField{"clip_threshold", &Adafactor::clip_threshold},
-        SpecField{"relative_step", &Adafactor::relative_step},
-        SpecField{"weight_decay", &Adafactor::weight_decay},
-        SpecField{"clipnorm", &Adafactor::clipnorm},
-        SpecField{"clipvalue", &Adafactor::clipvalue},
-        SpecField{"global_clipnorm", &Adafactor::global_clipnorm},
-        SpecField{"use_ema", &Adafactor::use_ema},
-        SpecField{"ema_momentum", &Adafactor::ema_momentum},
-        SpecField{"ema_overwrite_frequency", &Adafactor::ema_overwrite_frequency},
-        SpecField{"loss_scale_factor", &Adafactor::loss_scale_factor},
-        SpecField{"gradient_accumulation_steps", &Adafactor::gradient_accumulation_steps},
-        SpecField{"name", &Adafactor::name}};
+  static void fields(auto& field) {
+    field("learning_rate", &Adafactor::learning_rate);
+    field("beta_2_decay", &Adafactor::beta_2_decay);
+    field("epsilon_1", &Adafactor::epsilon_1);
+    field("epsilon_2", &Adafactor::epsilon_2);
+    field("clip_threshold", &Adafactor::clip_threshold);
+    field("relative_step", &Adafactor::relative_step);
+    field("weight_decay", &Adafactor::weight_decay);
+    field("clipnorm", &Adafactor::clipnorm);
+    field("clipvalue", &Adafactor::clipvalue);
+    field("global_clipnorm", &Adafactor::global_clipnorm);
+    field("use_ema", &Adafactor::use_ema);
+    field("ema_momentum", &Adafactor::ema_momentum);
+    field("ema_overwrite_frequency", &Adafactor::ema_overwrite_frequency);
+    field("loss_scale_factor", &Adafactor::loss_scale_factor);
+    field("gradient_accumulation_steps", &Adafactor::gradient_accumulation_steps);
+    field("name", &Adafactor::name);
   }
 };
 OptimizerPtr make_optimizer(const Adafactor&);

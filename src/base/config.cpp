@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "surefit/config.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -236,10 +237,13 @@ void from_config(const ConfigValue& value, const std::string& where,
     from_config((*list)[i], fmt::format("{}[{}]", where, i), out[i]);
 }
 
-void throw_unknown_key(const std::string& where, const std::string& key,
-                       const std::vector<std::string_view>& known) {
-  throw ConfigError(fmt::format("[{}] unknown key '{}'; expected one of: {}", where,
-                                key.substr(0, 80), fmt::join(known, ", ")));
+void refuse_unknown_keys(const ConfigMap& map, const std::string& where,
+                         const std::vector<std::string_view>& known) {
+  for (const auto& [key, value] : map) {
+    if (value.is_null() || std::find(known.begin(), known.end(), key) != known.end()) continue;
+    throw ConfigError(fmt::format("[{}] unknown key '{}'; expected one of: {}", where,
+                                  key.substr(0, 80), fmt::join(known, ", ")));
+  }
 }
 
 }  // namespace surefit

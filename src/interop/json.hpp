@@ -16,10 +16,9 @@
 #include "surefit/config.hpp"
 
 #include "base/env.hpp"
+#include "interop/json_fwd.hpp"
 
 namespace surefit {
-
-using Json = nlohmann::json;
 
 struct JsonLimits {
   std::size_t max_bytes = std::size_t{64} << 20;

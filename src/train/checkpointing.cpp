@@ -7,7 +7,9 @@
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
+#include "interop/json.hpp"
 #include "train/model_impl.hpp"
+#include "train/state_text.hpp"
 
 namespace surefit {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "ckpt/saver.hpp"
 #include "ckpt/schedule.hpp"
+#include "interop/json_fwd.hpp"
 #include "run/run_lock.hpp"
 #include "train/identity.hpp"
 #include "train/session.hpp"
 #include "train/state_tensors.hpp"
-#include "train/state_text.hpp"
 
 namespace surefit {
 

@@ -60,7 +60,7 @@ struct Confusions {
   std::int64_t scores_per_row = 2;  // as many as classes, or one: that of class 1
   std::string name = "confusions";
   static constexpr std::string_view kClass = "Confusions";
-  static constexpr auto fields() { return std::tuple{SpecField{"classes", &Confusions::classes}}; }
+  static void fields(auto& field) { field("classes", &Confusions::classes); }
 
   std::size_t state_size() const { return static_cast<std::size_t>(classes * classes); }
   void update(std::span<double> state, std::span<const float> prediction,

@@ -15,7 +15,7 @@
 namespace surefit {
 
 struct Lossy {
-  Half storage = Half::kNo;    // of activations that wait for the backward pass
+  Half storage = Half::kNo;      // of activations that wait for the backward pass
   bool by_policy = false;        // the dtype policy asked for it, not a lack of memory
   std::int64_t ghost_batch = 0;  // samples whose statistics batch normalization takes; 0: the batch
   bool factored_optimizer = false;

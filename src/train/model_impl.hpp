@@ -37,7 +37,7 @@ class Model::Impl {
   void follow_schedule();
   // Puts the moving mean of the weights in their place, where the optimizer keeps one.
   void finish_averaging();
-  bool factored = false;         // a fit() has put Adafactor in the place of Adam, by consent
+  bool factored = false;           // a fit() has put Adafactor in the place of Adam, by consent
   std::uint64_t iterations = 0;    // optimizer steps since compile
   std::uint64_t compilations = 0;  // slots move with each
 };

@@ -53,7 +53,7 @@ class Scores {
   Scores(const std::vector<Target>& targets, const std::string& prefix);
   void reset();
   void add(const Executable& executable, const Program& program, std::int64_t samples);
-  const Logs& logs();                          // of everything since reset(); allocates nothing
+  const Logs& logs();  // of everything since reset(); allocates nothing
   std::span<const double> state(std::size_t metric) const { return states_[metric].numbers; }
   const Logs& names() const { return logs_; }  // with whatever numbers
   // Every number of the state, in a fixed order.

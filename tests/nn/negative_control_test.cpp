@@ -146,7 +146,7 @@ struct Weigh {
   std::string name = {};
   bool trainable = true;
   static constexpr std::string_view kClass = "Weigh";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 
 class WeighImpl final : public LayerImpl {

@@ -55,7 +55,7 @@ struct Carry {
   std::string name = {};
   bool trainable = true;
   static constexpr std::string_view kClass = "Carry";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 
 class CarryImpl final : public LayerImpl {

@@ -15,7 +15,6 @@ namespace mine {
 using surefit::LayerParameter;
 using surefit::LayerSample;
 using surefit::Shape;
-using surefit::SpecField;
 
 // y = a + factor * b.
 struct Blend {
@@ -24,8 +23,9 @@ struct Blend {
   std::string name = {};
   bool trainable = true;
   static constexpr std::string_view kClass = "Blend";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"initial", &Blend::initial}, SpecField{"wrong", &Blend::wrong}};
+  static void fields(auto& field) {
+    field("initial", &Blend::initial);
+    field("wrong", &Blend::wrong);
   }
   Shape output_shape(std::span<const Shape> inputs) const {
     if (inputs.size() != 2 || inputs[0] != inputs[1])
@@ -57,7 +57,7 @@ struct Blend {
 struct Square {
   static constexpr std::string_view kClass = "MySquare";
   static constexpr std::string_view kName = "my_square";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
   double evaluate(std::span<const float> p, std::span<const float> t,
                   std::span<float> gradient) const {
     double sum = 0;
@@ -74,7 +74,7 @@ struct Square {
 struct Largest {
   std::string name = "largest_error";
   static constexpr std::string_view kClass = "Largest";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
   std::size_t state_size() const { return 1; }
   void update(std::span<double> state, std::span<const float> p, std::span<const float> t) const {
     for (std::size_t i = 0; i < p.size(); ++i)
@@ -87,9 +87,9 @@ struct Descent {
   surefit::LearningRate learning_rate = 0.1;
   bool restless = false;
   static constexpr std::string_view kClass = "Descent";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"learning_rate", &Descent::learning_rate},
-                      SpecField{"restless", &Descent::restless}};
+  static void fields(auto& field) {
+    field("learning_rate", &Descent::learning_rate);
+    field("restless", &Descent::restless);
   }
   std::vector<std::string> slots() const { return {"velocity"}; }
   void update(const surefit::OptimizerStep& step, std::span<float> w, std::span<const float> g,
@@ -104,7 +104,7 @@ struct Descent {
 struct Linear {
   double start = 0.1;
   static constexpr std::string_view kClass = "LinearRate";
-  static constexpr auto fields() { return std::tuple{SpecField{"start", &Linear::start}}; }
+  static void fields(auto& field) { field("start", &Linear::start); }
   double at(std::int64_t step) const { return start / static_cast<double>(1 + step); }
 };
 

@@ -11,9 +11,7 @@ struct Activation {
   std::string activation = "linear";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Activation";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"activation", &Activation::activation}};
-  }
+  static void fields(auto& field) { field("activation", &Activation::activation); }
 };
 LayerPtr make_layer(const Activation&);
 
@@ -24,10 +22,10 @@ struct ReLU {
   double threshold = 0;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "ReLU";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"max_value", &ReLU::max_value},
-                      SpecField{"negative_slope", &ReLU::negative_slope},
-                      SpecField{"threshold", &ReLU::threshold}};
+  static void fields(auto& field) {
+    field("max_value", &ReLU::max_value);
+    field("negative_slope", &ReLU::negative_slope);
+    field("threshold", &ReLU::threshold);
   }
 };
 LayerPtr make_layer(const ReLU&);
@@ -37,7 +35,7 @@ struct Softmax {
   int axis = -1;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Softmax";
-  static constexpr auto fields() { return std::tuple{SpecField{"axis", &Softmax::axis}}; }
+  static void fields(auto& field) { field("axis", &Softmax::axis); }
 };
 LayerPtr make_layer(const Softmax&);
 
@@ -46,9 +44,7 @@ struct LeakyReLU {
   double negative_slope = 0.3;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "LeakyReLU";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"negative_slope", &LeakyReLU::negative_slope}};
-  }
+  static void fields(auto& field) { field("negative_slope", &LeakyReLU::negative_slope); }
 };
 LayerPtr make_layer(const LeakyReLU&);
 
@@ -61,11 +57,11 @@ struct PReLU {
   Axes shared_axes = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "PReLU";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"alpha_initializer", &PReLU::alpha_initializer},
-                      SpecField{"alpha_regularizer", &PReLU::alpha_regularizer},
-                      SpecField{"alpha_constraint", &PReLU::alpha_constraint},
-                      SpecField{"shared_axes", &PReLU::shared_axes}};
+  static void fields(auto& field) {
+    field("alpha_initializer", &PReLU::alpha_initializer);
+    field("alpha_regularizer", &PReLU::alpha_regularizer);
+    field("alpha_constraint", &PReLU::alpha_constraint);
+    field("shared_axes", &PReLU::shared_axes);
   }
 };
 LayerPtr make_layer(const PReLU&);
@@ -75,7 +71,7 @@ struct ELU {
   double alpha = 1;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "ELU";
-  static constexpr auto fields() { return std::tuple{SpecField{"alpha", &ELU::alpha}}; }
+  static void fields(auto& field) { field("alpha", &ELU::alpha); }
 };
 LayerPtr make_layer(const ELU&);
 

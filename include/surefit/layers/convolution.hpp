@@ -23,23 +23,23 @@ struct Conv2D {
   std::optional<Object> kernel_constraint = {}, bias_constraint = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Conv2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"filters", &Conv2D::filters},
-                      SpecField{"kernel_size", &Conv2D::kernel_size},
-                      SpecField{"strides", &Conv2D::strides},
-                      SpecField{"padding", &Conv2D::padding},
-                      SpecField{"data_format", &Conv2D::data_format},
-                      SpecField{"dilation_rate", &Conv2D::dilation_rate},
-                      SpecField{"groups", &Conv2D::groups},
-                      SpecField{"activation", &Conv2D::activation},
-                      SpecField{"use_bias", &Conv2D::use_bias},
-                      SpecField{"kernel_initializer", &Conv2D::kernel_initializer},
-                      SpecField{"bias_initializer", &Conv2D::bias_initializer},
-                      SpecField{"kernel_regularizer", &Conv2D::kernel_regularizer},
-                      SpecField{"bias_regularizer", &Conv2D::bias_regularizer},
-                      SpecField{"activity_regularizer", &Conv2D::activity_regularizer},
-                      SpecField{"kernel_constraint", &Conv2D::kernel_constraint},
-                      SpecField{"bias_constraint", &Conv2D::bias_constraint}};
+  static void fields(auto& field) {
+    field("filters", &Conv2D::filters);
+    field("kernel_size", &Conv2D::kernel_size);
+    field("strides", &Conv2D::strides);
+    field("padding", &Conv2D::padding);
+    field("data_format", &Conv2D::data_format);
+    field("dilation_rate", &Conv2D::dilation_rate);
+    field("groups", &Conv2D::groups);
+    field("activation", &Conv2D::activation);
+    field("use_bias", &Conv2D::use_bias);
+    field("kernel_initializer", &Conv2D::kernel_initializer);
+    field("bias_initializer", &Conv2D::bias_initializer);
+    field("kernel_regularizer", &Conv2D::kernel_regularizer);
+    field("bias_regularizer", &Conv2D::bias_regularizer);
+    field("activity_regularizer", &Conv2D::activity_regularizer);
+    field("kernel_constraint", &Conv2D::kernel_constraint);
+    field("bias_constraint", &Conv2D::bias_constraint);
   }
 };
 LayerPtr make_layer(const Conv2D&);
@@ -64,22 +64,22 @@ struct DepthwiseConv2D {
   std::optional<Object> bias_constraint = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "DepthwiseConv2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"kernel_size", &DepthwiseConv2D::kernel_size},
-                      SpecField{"strides", &DepthwiseConv2D::strides},
-                      SpecField{"padding", &DepthwiseConv2D::padding},
-                      SpecField{"depth_multiplier", &DepthwiseConv2D::depth_multiplier},
-                      SpecField{"data_format", &DepthwiseConv2D::data_format},
-                      SpecField{"dilation_rate", &DepthwiseConv2D::dilation_rate},
-                      SpecField{"activation", &DepthwiseConv2D::activation},
-                      SpecField{"use_bias", &DepthwiseConv2D::use_bias},
-                      SpecField{"depthwise_initializer", &DepthwiseConv2D::depthwise_initializer},
-                      SpecField{"bias_initializer", &DepthwiseConv2D::bias_initializer},
-                      SpecField{"depthwise_regularizer", &DepthwiseConv2D::depthwise_regularizer},
-                      SpecField{"bias_regularizer", &DepthwiseConv2D::bias_regularizer},
-                      SpecField{"activity_regularizer", &DepthwiseConv2D::activity_regularizer},
-                      SpecField{"depthwise_constraint", &DepthwiseConv2D::depthwise_constraint},
-                      SpecField{"bias_constraint", &DepthwiseConv2D::bias_constraint}};
+  static void fields(auto& field) {
+    field("kernel_size", &DepthwiseConv2D::kernel_size);
+    field("strides", &DepthwiseConv2D::strides);
+    field("padding", &DepthwiseConv2D::padding);
+    field("depth_multiplier", &DepthwiseConv2D::depth_multiplier);
+    field("data_format", &DepthwiseConv2D::data_format);
+    field("dilation_rate", &DepthwiseConv2D::dilation_rate);
+    field("activation", &DepthwiseConv2D::activation);
+    field("use_bias", &DepthwiseConv2D::use_bias);
+    field("depthwise_initializer", &DepthwiseConv2D::depthwise_initializer);
+    field("bias_initializer", &DepthwiseConv2D::bias_initializer);
+    field("depthwise_regularizer", &DepthwiseConv2D::depthwise_regularizer);
+    field("bias_regularizer", &DepthwiseConv2D::bias_regularizer);
+    field("activity_regularizer", &DepthwiseConv2D::activity_regularizer);
+    field("depthwise_constraint", &DepthwiseConv2D::depthwise_constraint);
+    field("bias_constraint", &DepthwiseConv2D::bias_constraint);
   }
 };
 LayerPtr make_layer(const DepthwiseConv2D&);
@@ -107,26 +107,26 @@ struct SeparableConv2D {
   std::optional<Object> bias_constraint = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "SeparableConv2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"filters", &SeparableConv2D::filters},
-                      SpecField{"kernel_size", &SeparableConv2D::kernel_size},
-                      SpecField{"strides", &SeparableConv2D::strides},
-                      SpecField{"padding", &SeparableConv2D::padding},
-                      SpecField{"data_format", &SeparableConv2D::data_format},
-                      SpecField{"dilation_rate", &SeparableConv2D::dilation_rate},
-                      SpecField{"depth_multiplier", &SeparableConv2D::depth_multiplier},
-                      SpecField{"activation", &SeparableConv2D::activation},
-                      SpecField{"use_bias", &SeparableConv2D::use_bias},
-                      SpecField{"depthwise_initializer", &SeparableConv2D::depthwise_initializer},
-                      SpecField{"pointwise_initializer", &SeparableConv2D::pointwise_initializer},
-                      SpecField{"bias_initializer", &SeparableConv2D::bias_initializer},
-                      SpecField{"depthwise_regularizer", &SeparableConv2D::depthwise_regularizer},
-                      SpecField{"pointwise_regularizer", &SeparableConv2D::pointwise_regularizer},
-                      SpecField{"bias_regularizer", &SeparableConv2D::bias_regularizer},
-                      SpecField{"activity_regularizer", &SeparableConv2D::activity_regularizer},
-                      SpecField{"depthwise_constraint", &SeparableConv2D::depthwise_constraint},
-                      SpecField{"pointwise_constraint", &SeparableConv2D::pointwise_constraint},
-                      SpecField{"bias_constraint", &SeparableConv2D::bias_constraint}};
+  static void fields(auto& field) {
+    field("filters", &SeparableConv2D::filters);
+    field("kernel_size", &SeparableConv2D::kernel_size);
+    field("strides", &SeparableConv2D::strides);
+    field("padding", &SeparableConv2D::padding);
+    field("data_format", &SeparableConv2D::data_format);
+    field("dilation_rate", &SeparableConv2D::dilation_rate);
+    field("depth_multiplier", &SeparableConv2D::depth_multiplier);
+    field("activation", &SeparableConv2D::activation);
+    field("use_bias", &SeparableConv2D::use_bias);
+    field("depthwise_initializer", &SeparableConv2D::depthwise_initializer);
+    field("pointwise_initializer", &SeparableConv2D::pointwise_initializer);
+    field("bias_initializer", &SeparableConv2D::bias_initializer);
+    field("depthwise_regularizer", &SeparableConv2D::depthwise_regularizer);
+    field("pointwise_regularizer", &SeparableConv2D::pointwise_regularizer);
+    field("bias_regularizer", &SeparableConv2D::bias_regularizer);
+    field("activity_regularizer", &SeparableConv2D::activity_regularizer);
+    field("depthwise_constraint", &SeparableConv2D::depthwise_constraint);
+    field("pointwise_constraint", &SeparableConv2D::pointwise_constraint);
+    field("bias_constraint", &SeparableConv2D::bias_constraint);
   }
 };
 LayerPtr make_layer(const SeparableConv2D&);
@@ -153,23 +153,23 @@ struct Conv2DTranspose {
   std::optional<Object> bias_constraint = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Conv2DTranspose";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"filters", &Conv2DTranspose::filters},
-                      SpecField{"kernel_size", &Conv2DTranspose::kernel_size},
-                      SpecField{"strides", &Conv2DTranspose::strides},
-                      SpecField{"padding", &Conv2DTranspose::padding},
-                      SpecField{"output_padding", &Conv2DTranspose::output_padding},
-                      SpecField{"data_format", &Conv2DTranspose::data_format},
-                      SpecField{"dilation_rate", &Conv2DTranspose::dilation_rate},
-                      SpecField{"activation", &Conv2DTranspose::activation},
-                      SpecField{"use_bias", &Conv2DTranspose::use_bias},
-                      SpecField{"kernel_initializer", &Conv2DTranspose::kernel_initializer},
-                      SpecField{"bias_initializer", &Conv2DTranspose::bias_initializer},
-                      SpecField{"kernel_regularizer", &Conv2DTranspose::kernel_regularizer},
-                      SpecField{"bias_regularizer", &Conv2DTranspose::bias_regularizer},
-                      SpecField{"activity_regularizer", &Conv2DTranspose::activity_regularizer},
-                      SpecField{"kernel_constraint", &Conv2DTranspose::kernel_constraint},
-                      SpecField{"bias_constraint", &Conv2DTranspose::bias_constraint}};
+  static void fields(auto& field) {
+    field("filters", &Conv2DTranspose::filters);
+    field("kernel_size", &Conv2DTranspose::kernel_size);
+    field("strides", &Conv2DTranspose::strides);
+    field("padding", &Conv2DTranspose::padding);
+    field("output_padding", &Conv2DTranspose::output_padding);
+    field("data_format", &Conv2DTranspose::data_format);
+    field("dilation_rate", &Conv2DTranspose::dilation_rate);
+    field("activation", &Conv2DTranspose::activation);
+    field("use_bias", &Conv2DTranspose::use_bias);
+    field("kernel_initializer", &Conv2DTranspose::kernel_initializer);
+    field("bias_initializer", &Conv2DTranspose::bias_initializer);
+    field("kernel_regularizer", &Conv2DTranspose::kernel_regularizer);
+    field("bias_regularizer", &Conv2DTranspose::bias_regularizer);
+    field("activity_regularizer", &Conv2DTranspose::activity_regularizer);
+    field("kernel_constraint", &Conv2DTranspose::kernel_constraint);
+    field("bias_constraint", &Conv2DTranspose::bias_constraint);
   }
 };
 LayerPtr make_layer(const Conv2DTranspose&);

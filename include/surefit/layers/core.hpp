@@ -11,7 +11,7 @@ struct InputLayer {
   std::vector<std::int64_t> shape = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "InputLayer";
-  static constexpr auto fields() { return std::tuple{SpecField{"shape", &InputLayer::shape}}; }
+  static void fields(auto& field) { field("shape", &InputLayer::shape); }
 };
 LayerPtr make_layer(const InputLayer&);
 
@@ -26,17 +26,17 @@ struct Dense {
   std::optional<Object> kernel_constraint = {}, bias_constraint = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Dense";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"units", &Dense::units},
-                      SpecField{"activation", &Dense::activation},
-                      SpecField{"use_bias", &Dense::use_bias},
-                      SpecField{"kernel_initializer", &Dense::kernel_initializer},
-                      SpecField{"bias_initializer", &Dense::bias_initializer},
-                      SpecField{"kernel_regularizer", &Dense::kernel_regularizer},
-                      SpecField{"bias_regularizer", &Dense::bias_regularizer},
-                      SpecField{"activity_regularizer", &Dense::activity_regularizer},
-                      SpecField{"kernel_constraint", &Dense::kernel_constraint},
-                      SpecField{"bias_constraint", &Dense::bias_constraint}};
+  static void fields(auto& field) {
+    field("units", &Dense::units);
+    field("activation", &Dense::activation);
+    field("use_bias", &Dense::use_bias);
+    field("kernel_initializer", &Dense::kernel_initializer);
+    field("bias_initializer", &Dense::bias_initializer);
+    field("kernel_regularizer", &Dense::kernel_regularizer);
+    field("bias_regularizer", &Dense::bias_regularizer);
+    field("activity_regularizer", &Dense::activity_regularizer);
+    field("kernel_constraint", &Dense::kernel_constraint);
+    field("bias_constraint", &Dense::bias_constraint);
   }
 };
 LayerPtr make_layer(const Dense&);
@@ -46,9 +46,7 @@ struct Flatten {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Flatten";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"data_format", &Flatten::data_format}};
-  }
+  static void fields(auto& field) { field("data_format", &Flatten::data_format); }
 };
 LayerPtr make_layer(const Flatten&);
 
@@ -57,9 +55,7 @@ struct Reshape {
   std::vector<std::int64_t> target_shape = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Reshape";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"target_shape", &Reshape::target_shape}};
-  }
+  static void fields(auto& field) { field("target_shape", &Reshape::target_shape); }
 };
 LayerPtr make_layer(const Reshape&);
 
@@ -68,7 +64,7 @@ struct Permute {
   std::vector<std::int64_t> dims = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Permute";
-  static constexpr auto fields() { return std::tuple{SpecField{"dims", &Permute::dims}}; }
+  static void fields(auto& field) { field("dims", &Permute::dims); }
 };
 LayerPtr make_layer(const Permute&);
 

@@ -10,7 +10,7 @@ namespace surefit {
 struct Add {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Add";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LayerPtr make_layer(const Add&);
 
@@ -19,7 +19,7 @@ struct Concatenate {
   int axis = -1;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Concatenate";
-  static constexpr auto fields() { return std::tuple{SpecField{"axis", &Concatenate::axis}}; }
+  static void fields(auto& field) { field("axis", &Concatenate::axis); }
 };
 LayerPtr make_layer(const Concatenate&);
 
@@ -27,7 +27,7 @@ LayerPtr make_layer(const Concatenate&);
 struct Multiply {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Multiply";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LayerPtr make_layer(const Multiply&);
 
@@ -35,7 +35,7 @@ LayerPtr make_layer(const Multiply&);
 struct Subtract {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Subtract";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LayerPtr make_layer(const Subtract&);
 
@@ -43,7 +43,7 @@ LayerPtr make_layer(const Subtract&);
 struct Average {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Average";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LayerPtr make_layer(const Average&);
 
@@ -51,7 +51,7 @@ LayerPtr make_layer(const Average&);
 struct Maximum {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Maximum";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LayerPtr make_layer(const Maximum&);
 
@@ -59,7 +59,7 @@ LayerPtr make_layer(const Maximum&);
 struct Minimum {
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Minimum";
-  static constexpr auto fields() { return std::tuple{}; }
+  static void fields(auto&) {}
 };
 LayerPtr make_layer(const Minimum&);
 

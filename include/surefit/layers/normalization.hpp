@@ -25,24 +25,23 @@ struct BatchNormalization {
   double renorm_momentum = 0.99;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "BatchNormalization";
-  static constexpr auto fields() {
-    return std::tuple{
-        SpecField{"axis", &BatchNormalization::axis},
-        SpecField{"momentum", &BatchNormalization::momentum},
-        SpecField{"epsilon", &BatchNormalization::epsilon},
-        SpecField{"center", &BatchNormalization::center},
-        SpecField{"scale", &BatchNormalization::scale},
-        SpecField{"beta_initializer", &BatchNormalization::beta_initializer},
-        SpecField{"gamma_initializer", &BatchNormalization::gamma_initializer},
-        SpecField{"moving_mean_initializer", &BatchNormalization::moving_mean_initializer},
-        SpecField{"moving_variance_initializer", &BatchNormalization::moving_variance_initializer},
-        SpecField{"beta_regularizer", &BatchNormalization::beta_regularizer},
-        SpecField{"gamma_regularizer", &BatchNormalization::gamma_regularizer},
-        SpecField{"beta_constraint", &BatchNormalization::beta_constraint},
-        SpecField{"gamma_constraint", &BatchNormalization::gamma_constraint},
-        SpecField{"synchronized", &BatchNormalization::synchronized},
-        SpecField{"renorm", &BatchNormalization::renorm},
-        SpecField{"renorm_momentum", &BatchNormalization::renorm_momentum}};
+  static void fields(auto& field) {
+    field("axis", &BatchNormalization::axis);
+    field("momentum", &BatchNormalization::momentum);
+    field("epsilon", &BatchNormalization::epsilon);
+    field("center", &BatchNormalization::center);
+    field("scale", &BatchNormalization::scale);
+    field("beta_initializer", &BatchNormalization::beta_initializer);
+    field("gamma_initializer", &BatchNormalization::gamma_initializer);
+    field("moving_mean_initializer", &BatchNormalization::moving_mean_initializer);
+    field("moving_variance_initializer", &BatchNormalization::moving_variance_initializer);
+    field("beta_regularizer", &BatchNormalization::beta_regularizer);
+    field("gamma_regularizer", &BatchNormalization::gamma_regularizer);
+    field("beta_constraint", &BatchNormalization::beta_constraint);
+    field("gamma_constraint", &BatchNormalization::gamma_constraint);
+    field("synchronized", &BatchNormalization::synchronized);
+    field("renorm", &BatchNormalization::renorm);
+    field("renorm_momentum", &BatchNormalization::renorm_momentum);
   }
 };
 LayerPtr make_layer(const BatchNormalization&);
@@ -62,18 +61,18 @@ struct LayerNormalization {
   std::optional<Object> gamma_constraint = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "LayerNormalization";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"axis", &LayerNormalization::axis},
-                      SpecField{"epsilon", &LayerNormalization::epsilon},
-                      SpecField{"center", &LayerNormalization::center},
-                      SpecField{"scale", &LayerNormalization::scale},
-                      SpecField{"rms_scaling", &LayerNormalization::rms_scaling},
-                      SpecField{"beta_initializer", &LayerNormalization::beta_initializer},
-                      SpecField{"gamma_initializer", &LayerNormalization::gamma_initializer},
-                      SpecField{"beta_regularizer", &LayerNormalization::beta_regularizer},
-                      SpecField{"gamma_regularizer", &LayerNormalization::gamma_regularizer},
-                      SpecField{"beta_constraint", &LayerNormalization::beta_constraint},
-                      SpecField{"gamma_constraint", &LayerNormalization::gamma_constraint}};
+  static void fields(auto& field) {
+    field("axis", &LayerNormalization::axis);
+    field("epsilon", &LayerNormalization::epsilon);
+    field("center", &LayerNormalization::center);
+    field("scale", &LayerNormalization::scale);
+    field("rms_scaling", &LayerNormalization::rms_scaling);
+    field("beta_initializer", &LayerNormalization::beta_initializer);
+    field("gamma_initializer", &LayerNormalization::gamma_initializer);
+    field("beta_regularizer", &LayerNormalization::beta_regularizer);
+    field("gamma_regularizer", &LayerNormalization::gamma_regularizer);
+    field("beta_constraint", &LayerNormalization::beta_constraint);
+    field("gamma_constraint", &LayerNormalization::gamma_constraint);
   }
 };
 LayerPtr make_layer(const LayerNormalization&);
@@ -94,18 +93,18 @@ struct GroupNormalization {
   std::optional<Object> gamma_constraint = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "GroupNormalization";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"groups", &GroupNormalization::groups},
-                      SpecField{"axis", &GroupNormalization::axis},
-                      SpecField{"epsilon", &GroupNormalization::epsilon},
-                      SpecField{"center", &GroupNormalization::center},
-                      SpecField{"scale", &GroupNormalization::scale},
-                      SpecField{"beta_initializer", &GroupNormalization::beta_initializer},
-                      SpecField{"gamma_initializer", &GroupNormalization::gamma_initializer},
-                      SpecField{"beta_regularizer", &GroupNormalization::beta_regularizer},
-                      SpecField{"gamma_regularizer", &GroupNormalization::gamma_regularizer},
-                      SpecField{"beta_constraint", &GroupNormalization::beta_constraint},
-                      SpecField{"gamma_constraint", &GroupNormalization::gamma_constraint}};
+  static void fields(auto& field) {
+    field("groups", &GroupNormalization::groups);
+    field("axis", &GroupNormalization::axis);
+    field("epsilon", &GroupNormalization::epsilon);
+    field("center", &GroupNormalization::center);
+    field("scale", &GroupNormalization::scale);
+    field("beta_initializer", &GroupNormalization::beta_initializer);
+    field("gamma_initializer", &GroupNormalization::gamma_initializer);
+    field("beta_regularizer", &GroupNormalization::beta_regularizer);
+    field("gamma_regularizer", &GroupNormalization::gamma_regularizer);
+    field("beta_constraint", &GroupNormalization::beta_constraint);
+    field("gamma_constraint", &GroupNormalization::gamma_constraint);
   }
 };
 LayerPtr make_layer(const GroupNormalization&);
@@ -116,9 +115,9 @@ struct Rescaling {
   Numbers offset = 0.0;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Rescaling";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"scale", &Rescaling::scale},
-                      SpecField{"offset", &Rescaling::offset}};
+  static void fields(auto& field) {
+    field("scale", &Rescaling::scale);
+    field("offset", &Rescaling::offset);
   }
 };
 LayerPtr make_layer(const Rescaling&);
@@ -132,11 +131,11 @@ struct Normalization {
   bool invert = false;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Normalization";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"axis", &Normalization::axis},
-                      SpecField{"mean", &Normalization::mean},
-                      SpecField{"variance", &Normalization::variance},
-                      SpecField{"invert", &Normalization::invert}};
+  static void fields(auto& field) {
+    field("axis", &Normalization::axis);
+    field("mean", &Normalization::mean);
+    field("variance", &Normalization::variance);
+    field("invert", &Normalization::invert);
   }
 };
 LayerPtr make_layer(const Normalization&);

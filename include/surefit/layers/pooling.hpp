@@ -14,11 +14,11 @@ struct MaxPooling2D {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "MaxPooling2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"pool_size", &MaxPooling2D::pool_size},
-                      SpecField{"padding", &MaxPooling2D::padding},
-                      SpecField{"strides", &MaxPooling2D::strides},
-                      SpecField{"data_format", &MaxPooling2D::data_format}};
+  static void fields(auto& field) {
+    field("pool_size", &MaxPooling2D::pool_size);
+    field("padding", &MaxPooling2D::padding);
+    field("strides", &MaxPooling2D::strides);
+    field("data_format", &MaxPooling2D::data_format);
   }
 };
 LayerPtr make_layer(const MaxPooling2D&);
@@ -31,11 +31,11 @@ struct AveragePooling2D {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "AveragePooling2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"pool_size", &AveragePooling2D::pool_size},
-                      SpecField{"padding", &AveragePooling2D::padding},
-                      SpecField{"strides", &AveragePooling2D::strides},
-                      SpecField{"data_format", &AveragePooling2D::data_format}};
+  static void fields(auto& field) {
+    field("pool_size", &AveragePooling2D::pool_size);
+    field("padding", &AveragePooling2D::padding);
+    field("strides", &AveragePooling2D::strides);
+    field("data_format", &AveragePooling2D::data_format);
   }
 };
 LayerPtr make_layer(const AveragePooling2D&);
@@ -46,9 +46,9 @@ struct GlobalAveragePooling2D {
   bool keepdims = false;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "GlobalAveragePooling2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"data_format", &GlobalAveragePooling2D::data_format},
-                      SpecField{"keepdims", &GlobalAveragePooling2D::keepdims}};
+  static void fields(auto& field) {
+    field("data_format", &GlobalAveragePooling2D::data_format);
+    field("keepdims", &GlobalAveragePooling2D::keepdims);
   }
 };
 LayerPtr make_layer(const GlobalAveragePooling2D&);
@@ -59,9 +59,9 @@ struct GlobalMaxPooling2D {
   bool keepdims = false;
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "GlobalMaxPooling2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"data_format", &GlobalMaxPooling2D::data_format},
-                      SpecField{"keepdims", &GlobalMaxPooling2D::keepdims}};
+  static void fields(auto& field) {
+    field("data_format", &GlobalMaxPooling2D::data_format);
+    field("keepdims", &GlobalMaxPooling2D::keepdims);
   }
 };
 LayerPtr make_layer(const GlobalMaxPooling2D&);

@@ -15,9 +15,10 @@ struct RandomFlip {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "RandomFlip";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"mode", &RandomFlip::mode}, SpecField{"seed", &RandomFlip::seed},
-                      SpecField{"data_format", &RandomFlip::data_format}};
+  static void fields(auto& field) {
+    field("mode", &RandomFlip::mode);
+    field("seed", &RandomFlip::seed);
+    field("data_format", &RandomFlip::data_format);
   }
 };
 LayerPtr make_layer(const RandomFlip&);
@@ -30,10 +31,11 @@ struct RandomCrop {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "RandomCrop";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"height", &RandomCrop::height},
-                      SpecField{"width", &RandomCrop::width}, SpecField{"seed", &RandomCrop::seed},
-                      SpecField{"data_format", &RandomCrop::data_format}};
+  static void fields(auto& field) {
+    field("height", &RandomCrop::height);
+    field("width", &RandomCrop::width);
+    field("seed", &RandomCrop::seed);
+    field("data_format", &RandomCrop::data_format);
   }
 };
 LayerPtr make_layer(const RandomCrop&);
@@ -49,14 +51,14 @@ struct RandomTranslation {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "RandomTranslation";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"height_factor", &RandomTranslation::height_factor},
-                      SpecField{"width_factor", &RandomTranslation::width_factor},
-                      SpecField{"fill_mode", &RandomTranslation::fill_mode},
-                      SpecField{"interpolation", &RandomTranslation::interpolation},
-                      SpecField{"seed", &RandomTranslation::seed},
-                      SpecField{"fill_value", &RandomTranslation::fill_value},
-                      SpecField{"data_format", &RandomTranslation::data_format}};
+  static void fields(auto& field) {
+    field("height_factor", &RandomTranslation::height_factor);
+    field("width_factor", &RandomTranslation::width_factor);
+    field("fill_mode", &RandomTranslation::fill_mode);
+    field("interpolation", &RandomTranslation::interpolation);
+    field("seed", &RandomTranslation::seed);
+    field("fill_value", &RandomTranslation::fill_value);
+    field("data_format", &RandomTranslation::data_format);
   }
 };
 LayerPtr make_layer(const RandomTranslation&);
@@ -71,13 +73,13 @@ struct RandomRotation {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "RandomRotation";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"factor", &RandomRotation::factor},
-                      SpecField{"fill_mode", &RandomRotation::fill_mode},
-                      SpecField{"interpolation", &RandomRotation::interpolation},
-                      SpecField{"seed", &RandomRotation::seed},
-                      SpecField{"fill_value", &RandomRotation::fill_value},
-                      SpecField{"data_format", &RandomRotation::data_format}};
+  static void fields(auto& field) {
+    field("factor", &RandomRotation::factor);
+    field("fill_mode", &RandomRotation::fill_mode);
+    field("interpolation", &RandomRotation::interpolation);
+    field("seed", &RandomRotation::seed);
+    field("fill_value", &RandomRotation::fill_value);
+    field("data_format", &RandomRotation::data_format);
   }
 };
 LayerPtr make_layer(const RandomRotation&);

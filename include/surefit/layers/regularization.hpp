@@ -15,9 +15,10 @@ struct Dropout {
   std::optional<std::vector<std::int64_t>> noise_shape = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Dropout";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"rate", &Dropout::rate}, SpecField{"seed", &Dropout::seed},
-                      SpecField{"noise_shape", &Dropout::noise_shape}};
+  static void fields(auto& field) {
+    field("rate", &Dropout::rate);
+    field("seed", &Dropout::seed);
+    field("noise_shape", &Dropout::noise_shape);
   }
 };
 LayerPtr make_layer(const Dropout&);
@@ -29,10 +30,10 @@ struct SpatialDropout2D {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "SpatialDropout2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"rate", &SpatialDropout2D::rate},
-                      SpecField{"seed", &SpatialDropout2D::seed},
-                      SpecField{"data_format", &SpatialDropout2D::data_format}};
+  static void fields(auto& field) {
+    field("rate", &SpatialDropout2D::rate);
+    field("seed", &SpatialDropout2D::seed);
+    field("data_format", &SpatialDropout2D::data_format);
   }
 };
 LayerPtr make_layer(const SpatialDropout2D&);
@@ -43,9 +44,9 @@ struct GaussianNoise {
   std::optional<std::int64_t> seed = {};
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "GaussianNoise";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"stddev", &GaussianNoise::stddev},
-                      SpecField{"seed", &GaussianNoise::seed}};
+  static void fields(auto& field) {
+    field("stddev", &GaussianNoise::stddev);
+    field("seed", &GaussianNoise::seed);
   }
 };
 LayerPtr make_layer(const GaussianNoise&);

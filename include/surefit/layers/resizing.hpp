@@ -14,10 +14,10 @@ struct UpSampling2D {
   std::string interpolation = "nearest";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "UpSampling2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"size", &UpSampling2D::size},
-                      SpecField{"data_format", &UpSampling2D::data_format},
-                      SpecField{"interpolation", &UpSampling2D::interpolation}};
+  static void fields(auto& field) {
+    field("size", &UpSampling2D::size);
+    field("data_format", &UpSampling2D::data_format);
+    field("interpolation", &UpSampling2D::interpolation);
   }
 };
 LayerPtr make_layer(const UpSampling2D&);
@@ -28,9 +28,9 @@ struct ZeroPadding2D {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "ZeroPadding2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"padding", &ZeroPadding2D::padding},
-                      SpecField{"data_format", &ZeroPadding2D::data_format}};
+  static void fields(auto& field) {
+    field("padding", &ZeroPadding2D::padding);
+    field("data_format", &ZeroPadding2D::data_format);
   }
 };
 LayerPtr make_layer(const ZeroPadding2D&);
@@ -41,9 +41,9 @@ struct Cropping2D {
   std::string data_format = "channels_last";
   SUREFIT_LAYER_COMMON;
   static constexpr std::string_view kClass = "Cropping2D";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"cropping", &Cropping2D::cropping},
-                      SpecField{"data_format", &Cropping2D::data_format}};
+  static void fields(auto& field) {
+    field("cropping", &Cropping2D::cropping);
+    field("data_format", &Cropping2D::data_format);
   }
 };
 LayerPtr make_layer(const Cropping2D&);

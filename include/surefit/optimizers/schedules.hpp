@@ -19,11 +19,11 @@ struct ExponentialDecay {
   double decay_rate = 0;
   bool staircase = false;
   static constexpr std::string_view kClass = "ExponentialDecay";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"initial_learning_rate", &ExponentialDecay::initial_learning_rate},
-                      SpecField{"decay_steps", &ExponentialDecay::decay_steps},
-                      SpecField{"decay_rate", &ExponentialDecay::decay_rate},
-                      SpecField{"staircase", &ExponentialDecay::staircase}};
+  static void fields(auto& field) {
+    field("initial_learning_rate", &ExponentialDecay::initial_learning_rate);
+    field("decay_steps", &ExponentialDecay::decay_steps);
+    field("decay_rate", &ExponentialDecay::decay_rate);
+    field("staircase", &ExponentialDecay::staircase);
   }
   double at(std::int64_t step) const;
 };
@@ -35,11 +35,11 @@ struct InverseTimeDecay {
   double decay_rate = 0;
   bool staircase = false;
   static constexpr std::string_view kClass = "InverseTimeDecay";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"initial_learning_rate", &InverseTimeDecay::initial_learning_rate},
-                      SpecField{"decay_steps", &InverseTimeDecay::decay_steps},
-                      SpecField{"decay_rate", &InverseTimeDecay::decay_rate},
-                      SpecField{"staircase", &InverseTimeDecay::staircase}};
+  static void fields(auto& field) {
+    field("initial_learning_rate", &InverseTimeDecay::initial_learning_rate);
+    field("decay_steps", &InverseTimeDecay::decay_steps);
+    field("decay_rate", &InverseTimeDecay::decay_rate);
+    field("staircase", &InverseTimeDecay::staircase);
   }
   double at(std::int64_t step) const;
 };
@@ -49,9 +49,9 @@ struct PiecewiseConstantDecay {
   Numbers boundaries = {};
   Numbers values = {};
   static constexpr std::string_view kClass = "PiecewiseConstantDecay";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"boundaries", &PiecewiseConstantDecay::boundaries},
-                      SpecField{"values", &PiecewiseConstantDecay::values}};
+  static void fields(auto& field) {
+    field("boundaries", &PiecewiseConstantDecay::boundaries);
+    field("values", &PiecewiseConstantDecay::values);
   }
   double at(std::int64_t step) const;
 };
@@ -65,12 +65,12 @@ struct PolynomialDecay {
   double power = 1;
   bool cycle = false;
   static constexpr std::string_view kClass = "PolynomialDecay";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"initial_learning_rate", &PolynomialDecay::initial_learning_rate},
-                      SpecField{"decay_steps", &PolynomialDecay::decay_steps},
-                      SpecField{"end_learning_rate", &PolynomialDecay::end_learning_rate},
-                      SpecField{"power", &PolynomialDecay::power},
-                      SpecField{"cycle", &PolynomialDecay::cycle}};
+  static void fields(auto& field) {
+    field("initial_learning_rate", &PolynomialDecay::initial_learning_rate);
+    field("decay_steps", &PolynomialDecay::decay_steps);
+    field("end_learning_rate", &PolynomialDecay::end_learning_rate);
+    field("power", &PolynomialDecay::power);
+    field("cycle", &PolynomialDecay::cycle);
   }
   double at(std::int64_t step) const;
 };
@@ -84,12 +84,12 @@ struct CosineDecay {
   std::optional<double> warmup_target = {};
   double warmup_steps = 0;
   static constexpr std::string_view kClass = "CosineDecay";
-  static constexpr auto fields() {
-    return std::tuple{SpecField{"initial_learning_rate", &CosineDecay::initial_learning_rate},
-                      SpecField{"decay_steps", &CosineDecay::decay_steps},
-                      SpecField{"alpha", &CosineDecay::alpha},
-                      SpecField{"warmup_target", &CosineDecay::warmup_target},
-                      SpecField{"warmup_steps", &CosineDecay::warmup_steps}};
+  static void fields(auto& field) {
+    field("initial_learning_rate", &CosineDecay::initial_learning_rate);
+    field("decay_steps", &CosineDecay::decay_steps);
+    field("alpha", &CosineDecay::alpha);
+    field("warmup_target", &CosineDecay::warmup_target);
+    field("warmup_steps", &CosineDecay::warmup_steps);
   }
   double at(std::int64_t step) const;
 };
@@ -103,13 +103,12 @@ struct CosineDecayRestarts {
   double m_mul = 1;
   double alpha = 0;
   static constexpr std::string_view kClass = "CosineDecayRestarts";
-  static constexpr auto fields() {
-    return std::tuple{
-        SpecField{"initial_learning_rate", &CosineDecayRestarts::initial_learning_rate},
-        SpecField{"first_decay_steps", &CosineDecayRestarts::first_decay_steps},
-        SpecField{"t_mul", &CosineDecayRestarts::t_mul},
-        SpecField{"m_mul", &CosineDecayRestarts::m_mul},
-        SpecField{"alpha", &CosineDecayRestarts::alpha}};
+  static void fields(auto& field) {
+    field("initial_learning_rate", &CosineDecayRestarts::initial_learning_rate);
+    field("first_decay_steps", &CosineDecayRestarts::first_decay_steps);
+    field("t_mul", &CosineDecayRestarts::t_mul);
+    field("m_mul", &CosineDecayRestarts::m_mul);
+    field("alpha", &CosineDecayRestarts::alpha);
   }
   double at(std::int64_t step) const;
 };
