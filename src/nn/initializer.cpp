@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <numbers>
 #include <string>
+#include <vector>
 
 #include "base/philox.hpp"
 #include "engine/kernels/table.hpp"
@@ -94,6 +95,55 @@ void fill_scaled(const Stream& stream, const Shape& shape, double scale, const s
   }
 }
 
+// Rows or columns, whichever are fewer, of a matrix of normals, each made orthogonal to those
+// before it (Gram and Schmidt, twice, since once leaves what rounding brought back in). The matrix
+// is Keras's: all axes but the last, by the last.
+void fill_orthogonal(const Stream& stream, const Shape& shape, double gain,
+                     std::span<float> values) {
+  if (shape.rank() < 2) {
+    throw ConfigError(fmt::format("[Orthogonal] expected a parameter of at least 2 axes; got {}",
+                                  shape.to_string()));
+  }
+  const auto columns = static_cast<std::size_t>(shape[shape.rank() - 1]);
+  const std::size_t rows = values.size() / columns;
+  const bool tall = rows >= columns;
+  const std::size_t vectors = tall ? columns : rows, length = tall ? rows : columns;
+  const auto element = [&](std::size_t vector, std::size_t i) -> float& {
+    return tall ? values[i * columns + vector] : values[vector * columns + i];
+  };
+  const auto scale = [&](std::vector<double>& vector) {
+    double squares = 0;
+    for (const double x : vector) squares += x * x;
+    for (double& x : vector) x /= std::sqrt(squares);
+  };
+  std::vector<double> current(length);
+  for (std::size_t v = 0; v < vectors; ++v) {
+    for (std::size_t i = 0; i < length; ++i) current[i] = normal(stream.one, i * vectors + v);
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::size_t earlier = 0; earlier < v; ++earlier) {
+        double along = 0;
+        for (std::size_t i = 0; i < length; ++i)
+          along += current[i] * static_cast<double>(element(earlier, i));
+        for (std::size_t i = 0; i < length; ++i)
+          current[i] -= along * static_cast<double>(element(earlier, i));
+      }
+      scale(current);
+    }
+    for (std::size_t i = 0; i < length; ++i) element(v, i) = static_cast<float>(current[i]);
+  }
+  for (float& value : values) value = static_cast<float>(gain * static_cast<double>(value));
+}
+
+void fill_identity(const Shape& shape, double gain, std::span<float> values) {
+  if (shape.rank() != 2) {
+    throw ConfigError(
+        fmt::format("[Identity] expected a parameter of 2 axes; got {}", shape.to_string()));
+  }
+  const auto columns = static_cast<std::size_t>(shape[1]);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = i / columns == i % columns ? static_cast<float>(gain) : 0.0f;
+}
+
 std::string text(const Object& object, std::string_view key, const std::string& fallback) {
   const ConfigValue* value = find(object.config, key);
   std::string result = fallback;
@@ -147,11 +197,15 @@ void initialize(const Object& initializer, const Shape& shape, std::uint64_t see
     return fill_truncated(stream, initializer.number("mean", 0), initializer.number("stddev", 0.05),
                           values);
   }
+  if (is("Orthogonal", "orthogonal") || name == "OrthogonalInitializer")
+    return fill_orthogonal(stream, shape, initializer.number("gain", 1), values);
+  if (is("Identity", "identity") || name == "IdentityInitializer")
+    return fill_identity(shape, initializer.number("gain", 1), values);
   throw ConfigError(
       fmt::format("[initializer] unknown class '{}'; expected one of: Zeros, Ones, Constant, "
                   "GlorotUniform, GlorotNormal, HeUniform, "
                   "HeNormal, LecunUniform, LecunNormal, VarianceScaling, RandomUniform, "
-                  "RandomNormal, TruncatedNormal",
+                  "RandomNormal, TruncatedNormal, Orthogonal, Identity",
                   name));
 }
 
