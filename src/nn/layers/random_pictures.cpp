@@ -128,13 +128,45 @@ class RandomCropImpl final : public LayerImpl {
   RandomCrop spec_;
 };
 
-class RandomTranslationImpl final : public LayerImpl {
+void check(const RandomTranslation& spec) {
+  check_interval("[RandomTranslation] height_factor", spec.height_factor, 1);
+  check_interval("[RandomTranslation] width_factor", spec.width_factor, 1);
+}
+Affine affine_of(const RandomTranslation& spec, const Shape& shape, const Philox& stream) {
+  Affine affine;
+  affine.c = -between(stream, 0, spec.height_factor.low, spec.height_factor.high) *
+             static_cast<double>(shape[0]);
+  affine.f = -between(stream, 1, spec.width_factor.low, spec.width_factor.high) *
+             static_cast<double>(shape[1]);
+  return affine;
+}
+
+void check(const RandomRotation& spec) {
+  check_interval("[RandomRotation] factor", spec.factor, 1);
+}
+Affine affine_of(const RandomRotation& spec, const Shape& shape, const Philox& stream) {
+  const double angle = between(stream, 0, spec.factor.low, spec.factor.high) * 2 * std::numbers::pi;
+  const double cos = std::cos(angle), sin = std::sin(angle);
+  const double middle_h = static_cast<double>(shape[0] - 1) / 2,
+               middle_w = static_cast<double>(shape[1] - 1) / 2;
+  Affine affine;
+  affine.a = cos;
+  affine.b = sin;
+  affine.c = middle_h - cos * middle_h - sin * middle_w;
+  affine.d = -sin;
+  affine.e = cos;
+  affine.f = middle_w + sin * middle_h - cos * middle_w;
+  return affine;
+}
+
+// Layers that move the picture under its frame, and fill what comes in from outside.
+template <typename Spec>
+class RandomMoveImpl final : public LayerImpl {
  public:
-  explicit RandomTranslationImpl(const RandomTranslation& spec)
+  explicit RandomMoveImpl(const Spec& spec)
       : spec_(spec), fill_(fill_of(spec)), bilinear_(bilinear_of(spec)) {
     require_channels_last(spec.data_format);
-    check_interval("[RandomTranslation] height_factor", spec.height_factor, 1);
-    check_interval("[RandomTranslation] width_factor", spec.width_factor, 1);
+    check(spec);
   }
   Shape infer(std::span<const Shape> inputs) const override {
     require_inputs(inputs, 1, 3, "a picture (height, width, channels)");
@@ -145,13 +177,7 @@ class RandomTranslationImpl final : public LayerImpl {
     const Shape shape = builder.type(inputs[0]).shape;
     const auto map = [shape, spec = spec_, key = random_key(builder, spec_.seed)](
                          const StepContext& step, std::int64_t sample) {
-      const Philox stream = draw(key, step, sample);
-      Affine affine;
-      affine.c = -between(stream, 0, spec.height_factor.low, spec.height_factor.high) *
-                 static_cast<double>(shape[0]);
-      affine.f = -between(stream, 1, spec.width_factor.low, spec.width_factor.high) *
-                 static_cast<double>(shape[1]);
-      return affine;
+      return affine_of(spec, shape, draw(key, step, sample));
     };
     return builder.emit1(make_warp_op({.input = shape,
                                        .output = shape,
@@ -163,52 +189,7 @@ class RandomTranslationImpl final : public LayerImpl {
   }
 
  private:
-  RandomTranslation spec_;
-  Fill fill_;
-  bool bilinear_;
-};
-
-class RandomRotationImpl final : public LayerImpl {
- public:
-  explicit RandomRotationImpl(const RandomRotation& spec)
-      : spec_(spec), fill_(fill_of(spec)), bilinear_(bilinear_of(spec)) {
-    require_channels_last(spec.data_format);
-    check_interval("[RandomRotation] factor", spec.factor, 1);
-  }
-  Shape infer(std::span<const Shape> inputs) const override {
-    require_inputs(inputs, 1, 3, "a picture (height, width, channels)");
-    return inputs[0];
-  }
-  ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
-    if (!builder.training()) return inputs[0];
-    const Shape shape = builder.type(inputs[0]).shape;
-    const auto map = [shape, spec = spec_, key = random_key(builder, spec_.seed)](
-                         const StepContext& step, std::int64_t sample) {
-      const double angle = between(draw(key, step, sample), 0, spec.factor.low, spec.factor.high) *
-                           2 * std::numbers::pi;
-      const double cos = std::cos(angle), sin = std::sin(angle);
-      const double middle_h = static_cast<double>(shape[0] - 1) / 2,
-                   middle_w = static_cast<double>(shape[1] - 1) / 2;
-      Affine affine;
-      affine.a = cos;
-      affine.b = sin;
-      affine.c = middle_h - cos * middle_h - sin * middle_w;
-      affine.d = -sin;
-      affine.e = cos;
-      affine.f = middle_w + sin * middle_h - cos * middle_w;
-      return affine;
-    };
-    return builder.emit1(make_warp_op({.input = shape,
-                                       .output = shape,
-                                       .fill = fill_,
-                                       .bilinear = bilinear_,
-                                       .fill_value = static_cast<float>(spec_.fill_value),
-                                       .map = map}),
-                         {inputs[0]});
-  }
-
- private:
-  RandomRotation spec_;
+  Spec spec_;
   Fill fill_;
   bool bilinear_;
 };
@@ -222,10 +203,10 @@ LayerPtr make_layer(const RandomCrop& spec) {
   return std::make_shared<RandomCropImpl>(spec);
 }
 LayerPtr make_layer(const RandomTranslation& spec) {
-  return std::make_shared<RandomTranslationImpl>(spec);
+  return std::make_shared<RandomMoveImpl<RandomTranslation>>(spec);
 }
 LayerPtr make_layer(const RandomRotation& spec) {
-  return std::make_shared<RandomRotationImpl>(spec);
+  return std::make_shared<RandomMoveImpl<RandomRotation>>(spec);
 }
 
 }  // namespace surefit
