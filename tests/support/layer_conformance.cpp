@@ -207,9 +207,7 @@ class LayerCheck {
                const LayerRig::Result& got) {
     for (const Failure& failure : got.failures) fail(failure.check, how + ": " + failure.detail);
     const auto same = [&](const Tensor& a, const Tensor& b, const std::string& what) {
-      if (a.bytes() == b.bytes() && std::memcmp(a.raw().data(), b.raw().data(), a.bytes()) == 0) {
-        return true;
-      }
+      if (std::equal(a.raw().begin(), a.raw().end(), b.raw().begin(), b.raw().end())) return true;
       const auto x = a.values<float>(), y = b.values<float>();
       std::size_t at = 0;
       while (at < x.size() && std::memcmp(&x[at], &y[at], sizeof(float)) == 0) ++at;
