@@ -7,7 +7,7 @@
 namespace surefit {
 namespace {
 
-constexpr std::int64_t kElementsPerTask = 1 << 15;
+constexpr std::int64_t kElementsPerTask = 1 << 12;
 
 // Works on ranges of elements, each by itself.
 class RangesOp final : public Op {

@@ -101,9 +101,9 @@ void HeartbeatWriter::beat(const Heartbeat& heartbeat) noexcept {
   std::memcpy(words.data(), &heartbeat, sizeof(heartbeat));
   const std::uint64_t odd = record->sequence.load(std::memory_order_relaxed) | 1;
   record->sequence.store(odd, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  // Each behind the odd number: no word of this beat may be seen without it.
   for (std::size_t i = 0; i < kPayloadWords; ++i) {
-    record->payload[i].store(words[i], std::memory_order_relaxed);
+    record->payload[i].store(words[i], std::memory_order_release);
   }
   record->sequence.store(odd + 1, std::memory_order_release);
 }

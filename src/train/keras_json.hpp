@@ -8,6 +8,7 @@
 
 #include "surefit/layers.hpp"
 
+#include "interop/json_fwd.hpp"
 #include "train/model_impl.hpp"
 
 namespace surefit {
@@ -23,5 +24,10 @@ struct KerasModel {
 // Throws DataError for what is not Keras's JSON and ConfigError for models that cannot be built.
 KerasModel model_from_keras_json(const std::string& text, const std::string& file);
 std::string model_to_keras_json(const Model::Impl& model);
+
+// Its "compile_config", for a model of so many outputs.
+std::optional<CompileOptions> compile_from_keras_json(const Json& json, std::size_t outputs,
+                                                      const JsonWhere& whole);
+void check_keras_dtype(const Json& config, const JsonWhere& where);
 
 }  // namespace surefit

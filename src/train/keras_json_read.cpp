@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <map>
 #include <optional>
+#include <variant>
 
 #include "base/check.hpp"
 #include "interop/json.hpp"
@@ -22,20 +22,6 @@ std::vector<std::int64_t> read_batch_shape(const Json& shape, const JsonWhere& w
   return dims;
 }
 
-void check_dtype(const Json& config, const JsonWhere& where) {
-  const Json* dtype = find_field(config, "dtype", where);
-  if (dtype == nullptr) return;
-  std::string name;
-  if (dtype->is_string()) {
-    name = dtype->get<std::string>();
-  } else {
-    require_object(*dtype, where.at("dtype"));
-    name = get_string(get_object(*dtype, "config", where.at("dtype")), "name",
-                      where.at("dtype").at("config"));
-  }
-  if (name != "float32") where.at("dtype").refuse("unsupported dtype", "float32", name);
-}
-
 // Keras writes an activation as its name, as null, or as an object: {"class_name": "function",
 // "config": name}, or a layer.
 std::optional<ConfigValue> read_activation(const Json& value, const JsonWhere& where) {
@@ -48,15 +34,39 @@ std::optional<ConfigValue> read_activation(const Json& value, const JsonWhere& w
                class_name);
 }
 
-Layer read_layer(const Json& entry, const JsonWhere& where) {
+std::string name_of(const Json& config, const JsonWhere& at) {
+  const Json* name = find_field(config, "name", at);
+  return name == nullptr ? "" : require_string(*name, at.at("name"));
+}
+
+bool is_trainable(const Json& config, const JsonWhere& at) {
+  const Json* flag = find_field(config, "trainable", at);
+  return flag == nullptr || require_bool(*flag, at.at("trainable"));
+}
+
+bool is_sequential(const std::string& class_name) {
+  return class_name == "Sequential";
+}
+bool is_functional(const std::string& class_name) {
+  return class_name == "Functional" || class_name == "Model";
+}
+bool is_input(const Json& entry, const JsonWhere& where) {
+  return get_string(entry, "class_name", where) == "InputLayer";
+}
+
+// The model that a part belongs to.
+struct Scope {
+  std::string path = {};  // "backbone/" inside a model of that name, "" at the top
+  bool trainable = true;
+};
+
+Layer read_layer(const Json& entry, const JsonWhere& where, const std::string& name,
+                 const Scope& scope) {
   const std::string& class_name = get_string(entry, "class_name", where);
   const Json& config = get_object(entry, "config", where);
   const JsonWhere at = where.at("config");
-  check_dtype(config, at);
-  const Json* named = find_field(config, "name", at);
-  const std::string name = named == nullptr ? "" : require_string(*named, at.at("name"));
-  const Json* flag = find_field(config, "trainable", at);
-  const bool trainable = flag == nullptr || require_bool(*flag, at.at("trainable"));
+  check_keras_dtype(config, at);
+  const bool trainable = is_trainable(config, at) && scope.trainable;
   ConfigMap fields;
   if (class_name == "InputLayer") {
     const Json* shape = find_field(config, "batch_shape", at);
@@ -102,9 +112,22 @@ void refuse_arguments(const std::string& class_name, const Json& kwargs, const J
   }
 }
 
-// All "keras_history": [layer, node, tensor] triples inside one inbound node, in order.
-void collect_inputs(const Json& value, const JsonWhere& where,
-                    std::vector<std::pair<std::string, std::int64_t>>& out) {
+// A value of a functional model: an output of the how-manieth call of a layer.
+struct Reference {
+  std::string layer;
+  std::size_t call = 0, output = 0;
+};
+
+Reference read_reference(const Json& triple, const JsonWhere& at) {
+  if (!triple.is_array() || triple.size() != 3)
+    at.refuse_value("bad reference", "[layer, node, tensor]", triple);
+  return {require_string(triple[0], at.at(0)),
+          static_cast<std::size_t>(require_int(triple[1], at.at(1), 0, 1 << 20)),
+          static_cast<std::size_t>(require_int(triple[2], at.at(2), 0, 1 << 20))};
+}
+
+// All "keras_history" references inside one inbound node, in order.
+void collect_inputs(const Json& value, const JsonWhere& where, std::vector<Reference>& out) {
   if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i) collect_inputs(value[i], where.at(i), out);
     return;
@@ -114,75 +137,141 @@ void collect_inputs(const Json& value, const JsonWhere& where,
   if (class_name == nullptr || *class_name != "__keras_tensor__")
     where.refuse_value("unsupported argument of a call", "the output of a layer", value);
   const Json& config = get_object(value, "config", where);
-  const JsonWhere at = where.at("config").at("keras_history");
-  const Json& history = get_array(config, "keras_history", where.at("config"));
-  if (history.size() != 3) at.refuse_value("bad reference", "[layer, node, tensor]", history);
-  out.emplace_back(require_string(history[0], at.at(0)),
-                   require_int(history[1], at.at(1), 0, 1 << 20));
+  out.push_back(read_reference(get_array(config, "keras_history", where.at("config")),
+                               where.at("config").at("keras_history")));
 }
 
-KerasModel read_sequential(const Json& config, const JsonWhere& where) {
-  const Json& layers = get_array(config, "layers", where);
-  KerasModel model;
-  model.sequential = true;
-  std::optional<Symbol> last;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const JsonWhere at = where.at("layers").at(i);
-    const Layer layer = read_layer(require_object(layers[i], at), at);
-    if (!last && layer.class_name() != "InputLayer") {
-      const Json* shape = find_field(config, "build_input_shape", where);
-      if (shape == nullptr)
-        at.refuse("the model does not say its input", "an InputLayer first", layer.class_name());
-      last = Input(Shape(read_batch_shape(*shape, where.at("build_input_shape"))));
-      model.inputs = {*last};
-    }
-    try {
-      last = last ? layer(*last) : layer(std::vector<Symbol>{});
-    } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("[{}] {}", where.file(), error.what()));
-    }
-    if (model.inputs.empty()) model.inputs = {*last};
-  }
-  if (!last) where.at("layers").refuse("no layers", "at least one", "an empty list");
-  model.outputs = {*last};
-  return model;
-}
+// What stands in a layer's place: a layer, or a model made of parts.
+struct Part;
+using Chain = std::vector<Part>;  // a Sequential, without its input
+struct Part {
+  std::string name;
+  std::variant<Layer, Chain, KerasModel> what;
+};
 
-class FunctionalReader {
+// One file. Models inside of models are taken apart: a call of one calls its layers.
+class ModelReader {
  public:
-  FunctionalReader(const Json& config, const JsonWhere& where) : config_(config), where_(where) {}
+  explicit ModelReader(const std::string& file) : file_(file) {}
 
-  KerasModel read() {
-    const Json& layers = get_array(config_, "layers", where_);
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      const JsonWhere at = where_.at("layers").at(i);
-      const Json& entry = require_object(layers[i], at);
-      const Layer layer = read_layer(entry, at);
-      std::string name = layer.name();
-      if (const Json* outer = find_field(entry, "name", at))
-        name = require_string(*outer, at.at("name"));
-      if (layers_.contains(name)) at.refuse("two layers of one name", "unique names", name);
-      const std::size_t index = entries_.size();
-      layers_[name] = index;
-      entries_.push_back({layer, name, read_calls(entry, at), {}});
-      if (layer.class_name() == "InputLayer")
-        entries_[index].symbols.push_back(layer(std::vector<Symbol>{}));
-    }
-    connect();
-    KerasModel model;
-    model.inputs = ends("input_layers");
-    model.outputs = ends("output_layers");
-    return model;
+  KerasModel read(const Json& json, const JsonWhere& where) {
+    const std::string& class_name = get_string(json, "class_name", where);
+    const Json& config = get_object(json, "config", where);
+    count_names(config, where.at("config"));
+    if (is_sequential(class_name)) return read_sequential(config, where.at("config"));
+    if (is_functional(class_name)) return read_functional(config, where.at("config"), {});
+    where.at("class_name").refuse("unknown kind of model", "Sequential or Functional", class_name);
   }
 
  private:
-  using Reference = std::pair<std::string, std::int64_t>;
+  // A hostile file: models that call models twice each grow without end.
+  static constexpr std::size_t kMostCalls = 200'000;
+
   struct Entry {
-    Layer layer;
-    std::string name;
+    Part part;
     std::vector<std::vector<Reference>> calls;
-    std::vector<Symbol> symbols;  // one per call that is connected
+    std::vector<std::vector<Symbol>> outputs;  // of the calls that are connected
   };
+  using Entries = std::map<std::string, Entry>;
+
+  void count_names(const Json& config, const JsonWhere& where) {
+    const Json& layers = get_array(config, "layers", where);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const JsonWhere at = where.at("layers").at(i);
+      const std::string& class_name = get_string(require_object(layers[i], at), "class_name", at);
+      const Json& inner = get_object(layers[i], "config", at);
+      ++name_counts_[name_of(inner, at.at("config"))];
+      if (is_sequential(class_name) || is_functional(class_name))
+        count_names(inner, at.at("config"));
+    }
+  }
+
+  Part read_part(const Json& entry, const JsonWhere& where, const Scope& scope) {
+    const std::string& class_name = get_string(entry, "class_name", where);
+    const Json& config = get_object(entry, "config", where);
+    const JsonWhere at = where.at("config");
+    std::string name = name_of(config, at);
+    const Scope inside{scope.path + name + "/", scope.trainable && is_trainable(config, at)};
+    if (is_sequential(class_name)) return {name, read_chain(config, at, inside)};
+    if (is_functional(class_name)) return {name, read_functional(config, at, inside)};
+    // Layers of different models may share a name; it then says where they are.
+    const std::string full = name_counts_[name] > 1 ? scope.path + name : name;
+    return {name, read_layer(entry, where, full, scope)};
+  }
+
+  Chain read_chain(const Json& config, const JsonWhere& where, const Scope& scope) {
+    const Json& layers = get_array(config, "layers", where);
+    if (layers.empty()) where.at("layers").refuse("no layers", "at least one", "an empty list");
+    Chain chain;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const JsonWhere at = where.at("layers").at(i);
+      if (i == 0 && is_input(layers[i], at)) continue;
+      chain.push_back(read_part(require_object(layers[i], at), at, scope));
+    }
+    return chain;
+  }
+
+  KerasModel read_sequential(const Json& config, const JsonWhere& where) {
+    const Chain chain = read_chain(config, where, {});
+    KerasModel model;
+    model.inputs = {sequential_input(config, where, chain)};
+    model.outputs = call(chain, model.inputs);
+    if (model.outputs.size() != 1)
+      where.refuse("a chain that does not end in one output", "one output",
+                   fmt::format("{}", model.outputs.size()));
+    model.sequential = is_plain(chain);
+    return model;
+  }
+
+  Symbol sequential_input(const Json& config, const JsonWhere& where, const Chain& chain) {
+    const Json& first = get_array(config, "layers", where)[0];
+    const JsonWhere at = where.at("layers").at(0);
+    if (is_input(first, at)) {
+      return read_layer(first, at, name_of(get_object(first, "config", at), at.at("config")),
+                        {})(std::vector<Symbol>{});
+    }
+    if (const Json* shape = find_field(config, "build_input_shape", where))
+      return Input(Shape(read_batch_shape(*shape, where.at("build_input_shape"))));
+    if (const auto* model = std::get_if<KerasModel>(&chain[0].what);
+        model != nullptr && model->inputs.size() == 1)
+      return Input(model->inputs[0].shape());
+    at.refuse("the model does not say its input", "an InputLayer first",
+              get_string(first, "class_name", at));
+  }
+
+  // Whether every part is a layer, or a chain of them.
+  static bool is_plain(const Chain& chain) {
+    for (const Part& part : chain) {
+      if (std::holds_alternative<KerasModel>(part.what)) return false;
+      if (const auto* inner = std::get_if<Chain>(&part.what); inner && !is_plain(*inner))
+        return false;
+    }
+    return true;
+  }
+
+  KerasModel read_functional(const Json& config, const JsonWhere& where, const Scope& scope) {
+    const Json& layers = get_array(config, "layers", where);
+    Entries entries;
+    std::vector<Entry*> order;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const JsonWhere at = where.at("layers").at(i);
+      const Json& json = require_object(layers[i], at);
+      Entry entry{read_part(json, at, scope), read_calls(json, at), {}};
+      std::string name = entry.part.name;
+      if (const Json* outer = find_field(json, "name", at))
+        name = require_string(*outer, at.at("name"));
+      if (is_input(json, at))
+        entry.outputs.push_back({std::get<Layer>(entry.part.what)(std::vector<Symbol>{})});
+      const auto [found, fresh] = entries.emplace(name, std::move(entry));
+      if (!fresh) at.refuse("two layers of one name", "unique names", name);
+      order.push_back(&found->second);
+    }
+    connect(entries, order, where);
+    KerasModel model;
+    model.inputs = ends(entries, config, "input_layers", where);
+    model.outputs = ends(entries, config, "output_layers", where);
+    return model;
+  }
 
   static std::vector<std::vector<Reference>> read_calls(const Json& entry, const JsonWhere& at) {
     std::vector<std::vector<Reference>> calls;
@@ -202,51 +291,50 @@ class FunctionalReader {
     return calls;
   }
 
-  const Symbol* find_symbol(const Reference& reference) const {
-    const auto found = layers_.find(reference.first);
-    if (found == layers_.end()) {
-      where_.refuse("reference to an unknown layer", "the name of a layer", reference.first);
-    }
-    const Entry& entry = entries_[found->second];
-    const auto index = static_cast<std::size_t>(reference.second);
-    return index < entry.symbols.size() ? &entry.symbols[index] : nullptr;
+  static const Symbol* find_symbol(const Entries& entries, const Reference& reference,
+                                   const JsonWhere& where) {
+    const auto found = entries.find(reference.layer);
+    if (found == entries.end())
+      where.refuse("reference to an unknown layer", "the name of a layer", reference.layer);
+    const auto& calls = found->second.outputs;
+    if (reference.call >= calls.size() || reference.output >= calls[reference.call].size())
+      return nullptr;
+    return &calls[reference.call][reference.output];
   }
 
   // Calls whose inputs are ready, until nothing changes; what is left waits for itself.
-  void connect() {
+  void connect(const Entries& entries, const std::vector<Entry*>& order, const JsonWhere& where) {
     bool progress = true, waiting = true;
     while (progress && waiting) {
       progress = waiting = false;
-      for (Entry& entry : entries_) {
-        while (entry.symbols.size() < entry.calls.size()) {
+      for (Entry* entry : order) {
+        while (entry->outputs.size() < entry->calls.size()) {
+          const auto& references = entry->calls[entry->outputs.size()];
           std::vector<Symbol> inputs;
-          for (const Reference& reference : entry.calls[entry.symbols.size()]) {
-            const Symbol* symbol = find_symbol(reference);
+          for (const Reference& reference : references) {
+            const Symbol* symbol = find_symbol(entries, reference, where);
             if (symbol == nullptr) break;
             inputs.push_back(*symbol);
           }
-          if (inputs.size() < entry.calls[entry.symbols.size()].size()) {
+          if (inputs.size() < references.size()) {
             waiting = true;
             break;
           }
-          try {
-            entry.symbols.push_back(entry.layer(inputs));
-          } catch (const ConfigError& error) {
-            throw ConfigError(fmt::format("[{}] {}", where_.file(), error.what()));
-          }
+          entry->outputs.push_back(call(entry->part, inputs));
           progress = true;
         }
       }
     }
     if (waiting)
-      where_.refuse("the layers form a cycle or refer to calls that do not exist", "a graph",
-                    "a cycle");
+      where.refuse("the layers form a cycle or refer to calls that do not exist", "a graph",
+                   "a cycle");
   }
 
   // Keras writes [["name", 0, 0]], ["name", 0, 0] when there is one, or {"key": ["name", 0, 0]}.
-  std::vector<Symbol> ends(std::string_view field) const {
-    const JsonWhere at = where_.at(field);
-    const Json& given = get_field(config_, field, where_);
+  static std::vector<Symbol> ends(const Entries& entries, const Json& config,
+                                  std::string_view field, const JsonWhere& where) {
+    const JsonWhere at = where.at(field);
+    const Json& given = get_field(config, field, where);
     Json list = given;
     if (given.is_object()) {  // in the order of the keys, as Keras flattens them
       list = Json::array();
@@ -255,10 +343,7 @@ class FunctionalReader {
     require_array(list, at);
     std::vector<Symbol> symbols;
     const auto add = [&](const Json& triple, const JsonWhere& here) {
-      if (!triple.is_array() || triple.size() != 3)
-        here.refuse_value("bad reference", "[layer, node, tensor]", triple);
-      const Symbol* symbol = find_symbol(
-          {require_string(triple[0], here.at(0)), require_int(triple[1], here.at(1), 0, 1 << 20)});
+      const Symbol* symbol = find_symbol(entries, read_reference(triple, here), where);
       if (symbol == nullptr)
         here.refuse_value("reference to a call that does not exist", "an existing call", triple);
       symbols.push_back(*symbol);
@@ -271,121 +356,60 @@ class FunctionalReader {
     return symbols;
   }
 
-  const Json& config_;
-  JsonWhere where_;
-  std::map<std::string, std::size_t> layers_;
-  std::vector<Entry> entries_;
+  std::vector<Symbol> call(const Part& part, const std::vector<Symbol>& inputs) {
+    try {
+      if (const auto* chain = std::get_if<Chain>(&part.what)) return call(*chain, inputs);
+      if (const auto* model = std::get_if<KerasModel>(&part.what))
+        return call(*model, part.name, inputs);
+      return {call(std::get<Layer>(part.what), inputs)};
+    } catch (const ConfigError& error) {
+      const std::string text = error.what(), own = fmt::format("[{}] ", file_);
+      throw ConfigError(text.starts_with(own) ? text : own + text);
+    }
+  }
+
+  std::vector<Symbol> call(const Chain& chain, std::vector<Symbol> values) {
+    for (const Part& part : chain) values = call(part, values);
+    return values;
+  }
+
+  std::vector<Symbol> call(const KerasModel& model, const std::string& name,
+                           const std::vector<Symbol>& inputs) {
+    if (inputs.size() != model.inputs.size())
+      throw ConfigError(fmt::format("[{}] a model of {} inputs; got {}", name, model.inputs.size(),
+                                    inputs.size()));
+    std::map<const void*, Symbol> now;  // what stands for a value of the model in this call
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].shape() != model.inputs[i].shape())
+        throw ConfigError(fmt::format("[{}] input {}; expected {}; got {}", name, i,
+                                      model.inputs[i].shape().to_string(),
+                                      inputs[i].shape().to_string()));
+      now.emplace(model.inputs[i].identity(), inputs[i]);
+    }
+    for (const Symbol::Node* node : order_symbols(model.outputs)) {
+      if (now.contains(node)) continue;
+      if (node->inputs.empty())
+        throw ConfigError(fmt::format("[{}] an input is needed but not among the model's", name));
+      std::vector<Symbol> values;
+      for (const Symbol& input : node->inputs) values.push_back(now.at(input.identity()));
+      now.emplace(node, call(node->layer, values));
+    }
+    std::vector<Symbol> outputs;
+    for (const Symbol& output : model.outputs) outputs.push_back(now.at(output.identity()));
+    return outputs;
+  }
+
+  Symbol call(const Layer& layer, const std::vector<Symbol>& inputs) {
+    if (++calls_ > kMostCalls)
+      JsonWhere(file_).refuse("too large a model", fmt::format("at most {} calls", kMostCalls),
+                              "more");
+    return layer(inputs);
+  }
+
+  std::string file_;
+  std::map<std::string, int> name_counts_;
+  std::size_t calls_ = 0;
 };
-
-// ---- what the model was compiled with
-
-// An object's config without what every loss and metric has, and without what says that nothing
-// unusual is asked for.
-using Usual = std::vector<std::pair<std::string_view, Json>>;  // null: whatever it is
-ConfigMap read_score(const Json& object, const JsonWhere& where, const Usual& usual) {
-  const Json& config = get_object(object, "config", where);
-  const JsonWhere at = where.at("config");
-  check_dtype(config, at);
-  ConfigMap fields;
-  for (const auto& [key, value] : config.items()) {
-    if (key == "dtype" || value.is_null()) continue;
-    const auto same = std::find_if(usual.begin(), usual.end(),
-                                   [&key = key](const auto& each) { return each.first == key; });
-    if (same == usual.end()) {
-      fields.emplace_back(key, to_config_value(value));
-    } else if (!same->second.is_null() && value != same->second) {
-      at.at(key).refuse_value("unsupported", dump_json(same->second), value);
-    }
-  }
-  return fields;
-}
-
-Loss read_loss(const Json& loss, const JsonWhere& where) {
-  if (loss.is_string()) return Loss(loss.get<std::string>());
-  const std::string& class_name = get_string(require_object(loss, where), "class_name", where);
-  if (class_name == "function")
-    return Loss(require_string(get_field(loss, "config", where), where.at("config")));
-  Usual usual = {{"name", nullptr}, {"reduction", "sum_over_batch_size"}};
-  if (class_name != "Dice") usual.emplace_back("axis", -1);  // whose axes are a choice
-  return Loss::from_config(class_name, read_score(loss, where, usual));
-}
-
-void read_metrics(const Json& metrics, const JsonWhere& where, std::vector<Metric>& out) {
-  if (metrics.is_null()) return;
-  if (metrics.is_array()) {  // Keras nests one list for each output
-    for (std::size_t i = 0; i < metrics.size(); ++i) read_metrics(metrics[i], where.at(i), out);
-  } else if (metrics.is_string()) {
-    out.emplace_back(metrics.get<std::string>());
-  } else {
-    const std::string& class_name = get_string(require_object(metrics, where), "class_name", where);
-    Usual usual = {{"curve", "ROC"},
-                   {"summation_method", "interpolation"},
-                   {"multi_label", false},
-                   {"from_logits", false},
-                   {"sparse_y_true", true},
-                   {"sparse_y_pred", false},
-                   {"axis", -1}};
-    if (class_name == "BinaryAccuracy") usual.emplace_back("threshold", 0.5);
-    out.push_back(Metric::from_config(class_name, read_score(metrics, where, usual)));
-  }
-}
-
-Optimizer read_optimizer(const Json& optimizer, const JsonWhere& where) {
-  if (optimizer.is_string()) return Optimizer(optimizer.get<std::string>());
-  const std::string& class_name = get_string(require_object(optimizer, where), "class_name", where);
-  const Json& config = get_object(optimizer, "config", where);
-  return Optimizer::from_config(class_name, std::get<ConfigMap>(to_config_value(config).data));
-}
-
-// A list with one entry for each output of the model; what is no list stands for all of them.
-const Json& of_output(const Json& value, std::size_t output, std::size_t outputs,
-                      const JsonWhere& where) {
-  if (!value.is_array()) return value;
-  if (value.size() != outputs)
-    where.refuse_value("wrong length", fmt::format("{} as the model has outputs", outputs), value);
-  return value[output];
-}
-
-std::optional<CompileOptions> read_compile(const Json& json, std::size_t outputs,
-                                           const JsonWhere& whole) {
-  const Json* config = find_field(json, "compile_config", whole);
-  if (config == nullptr) return std::nullopt;
-  const JsonWhere where = whole.at("compile_config");
-  require_object(*config, where);
-  const Json* loss = find_field(*config, "loss", where);
-  if (loss == nullptr) return std::nullopt;
-  const Json* weights = find_field(*config, "loss_weights", where);
-  const Json* metrics = find_field(*config, "metrics", where);
-  if (weights != nullptr && outputs == 1)
-    where.at("loss_weights").refuse_value("unsupported for one output", "null", *weights);
-  if (const Json* value = find_field(*config, "weighted_metrics", where))
-    where.at("weighted_metrics").refuse_value("unsupported", "null", *value);
-  CompileOptions options;
-  try {
-    for (std::size_t i = 0; i < outputs; ++i) {
-      OutputOptions output{
-          .loss = read_loss(of_output(*loss, i, outputs, where.at("loss")), where.at("loss"))};
-      if (weights != nullptr)
-        output.weight = require_number(of_output(*weights, i, outputs, where.at("loss_weights")),
-                                       where.at("loss_weights"));
-      if (metrics != nullptr) {
-        read_metrics(outputs == 1 ? *metrics : of_output(*metrics, i, outputs, where.at("metrics")),
-                     where.at("metrics"), output.metrics);
-      }
-      options.outputs.push_back(std::move(output));
-    }
-    if (outputs == 1) {
-      options.loss = options.outputs[0].loss;
-      options.metrics = options.outputs[0].metrics;
-      options.outputs.clear();
-    }
-    if (const Json* optimizer = find_field(*config, "optimizer", where))
-      options.optimizer = read_optimizer(*optimizer, where.at("optimizer"));
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("[{}: compile_config] {}", whole.file(), error.what()));
-  }
-  return options;
-}
 
 }  // namespace
 
@@ -393,19 +417,11 @@ KerasModel model_from_keras_json(const std::string& text, const std::string& fil
   const Json json = parse_json(text, file);
   const JsonWhere where(file);
   require_object(json, where);
-  const std::string& class_name = get_string(json, "class_name", where);
+  KerasModel model = ModelReader(file).read(json, where);
+  model.compile = compile_from_keras_json(json, model.outputs.size(), where);
   const Json& config = get_object(json, "config", where);
-  KerasModel model;
-  if (class_name == "Sequential") {
-    model = read_sequential(config, where.at("config"));
-  } else if (class_name == "Functional" || class_name == "Model") {
-    model = FunctionalReader(config, where.at("config")).read();
-  } else {
-    where.at("class_name").refuse("unknown kind of model", "Sequential or Functional", class_name);
-  }
-  model.compile = read_compile(json, model.outputs.size(), where);
-  const Json* name = find_field(config, "name", where.at("config"));
-  model.name = name == nullptr ? "model" : require_string(*name, where.at("config").at("name"));
+  model.name = name_of(config, where.at("config"));
+  if (model.name.empty()) model.name = "model";
   return model;
 }
 

@@ -10,13 +10,11 @@
 #include "nn/ops/structural.hpp"
 
 namespace surefit {
-namespace {
 
-// Depth-first order of the symbols behind the outputs; inputs before their readers. Iterative: a
-// hostile model file may chain a hundred thousand layers.
+// Iterative: a hostile model file may chain a hundred thousand layers.
 std::vector<const Symbol::Node*> order_symbols(const std::vector<Symbol>& outputs) {
   std::vector<const Symbol::Node*> order;
-  std::unordered_set<const void*> done, open;
+  std::unordered_set<const void*> done;
   std::vector<std::pair<const Symbol::Node*, std::size_t>> stack;
   for (const Symbol& output : outputs) {
     if (!done.contains(output.identity())) stack.emplace_back(&output.node(), 0);
@@ -33,6 +31,8 @@ std::vector<const Symbol::Node*> order_symbols(const std::vector<Symbol>& output
   }
   return order;
 }
+
+namespace {
 
 // Emits into a graph on behalf of one layer call.
 class CallBuilder final : public LayerBuilder {

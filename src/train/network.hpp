@@ -79,6 +79,9 @@ class Network {
   std::vector<Parameter> parameters_;
 };
 
+// The symbols behind the outputs, inputs before their readers.
+std::vector<const Symbol::Node*> order_symbols(const std::vector<Symbol>& outputs);
+
 // "GlobalAveragePooling2D" -> "global_average_pooling2d", as Keras names layers.
 std::string snake_case(const std::string& class_name);
 

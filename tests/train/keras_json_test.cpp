@@ -7,6 +7,7 @@
 
 #include "interop/json.hpp"
 #include "train/model_impl.hpp"
+#include "train/support.hpp"
 
 namespace surefit {
 namespace {
@@ -119,7 +120,7 @@ TEST(KerasJson, RefusesByNameWhatIsNotThere) {
   expect_refused(sequential(layer("BatchNormalization", R"("renorm": true)")), "renorm");
   expect_refused(sequential(layer("LayerNormalization", R"("rms_scaling": true)")), "rms_scaling");
   expect_refused(sequential(layer("Conv3D", R"("filters": 4)")), "Conv3D");
-  expect_refused(sequential(layer("Sequential", R"("layers": [])")), "Sequential");
+  expect_refused(sequential(layer("Sequential", R"("layers": [])")), "no layers");
   std::string mixed = conv(R"("strides": 1)");
   mixed.replace(mixed.rfind("float32"), 7, "mixed_float16");
   expect_refused(mixed, "mixed_float16");
@@ -205,6 +206,155 @@ TEST(KerasJson, ACompiledModelIsCompiledAgain) {
   expect_refused(
       compiled(R"("loss": "mse", "metrics": [{"class_name": "AUC", "config": {"curve": "PR"}}])"),
       "curve");
+}
+
+// ---- models inside of models
+
+std::string entry(const std::string& class_name, const std::string& name, const std::string& config,
+                  const std::string& inbound) {
+  return fmt::format(
+      R"({{"class_name": "{}", "config": {{"name": "{}"{}{}}}, "name": "{}",
+          "inbound_nodes": [{}]}})",
+      class_name, name, config.empty() ? "" : ", ", config, name, inbound);
+}
+
+std::string reference(const std::string& layer, int call = 0, int output = 0) {
+  return fmt::format(R"({{"class_name": "__keras_tensor__", "config": {{"shape": [null, 4],
+          "dtype": "float32", "keras_history": ["{}", {}, {}]}}}})",
+                     layer, call, output);
+}
+
+std::string call(const std::string& tensors, const std::string& kwargs = "") {
+  return fmt::format(R"({{"args": [{}], "kwargs": {{{}}}}})", tensors, kwargs);
+}
+
+std::string graph_config(const std::string& name, const std::string& layers,
+                         const std::string& outputs) {
+  return fmt::format(R"("name": "{}", "trainable": true, "layers": [{}],
+          "input_layers": [["in", 0, 0]], "output_layers": [{}])",
+                     name, layers, outputs);
+}
+
+std::string graph(const std::string& layers, const std::string& outputs) {
+  return fmt::format(R"({{"class_name": "Functional", "config": {{{}}}}})",
+                     graph_config("whole", layers, outputs));
+}
+
+const std::string kInput = entry("InputLayer", "in", R"("batch_shape": [null, 4])", "");
+
+// A model in a layer's place with a Dense of three and one of two outputs, both of them returned.
+std::string two_heads(const std::string& inbound, const std::string& flags = "") {
+  const std::string layers = kInput + "," +
+                             entry("Dense", "dense", R"("units": 3)", call(reference("in"))) + "," +
+                             entry("Dense", "dense_1", R"("units": 2)", call(reference("dense")));
+  return fmt::format(R"({{"class_name": "Functional", "config": {{{}{}}}, "name": "heads",
+          "inbound_nodes": [{}]}})",
+                     graph_config("heads", layers, R"(["dense", 0, 0], ["dense_1", 0, 0])"), flags,
+                     inbound);
+}
+
+std::vector<std::string> parameter_names(const Model& model) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : model.impl().network.parameters())
+    names.push_back(parameter.name);
+  return names;
+}
+
+std::vector<float> predicted(Model& model, const Tensor& x) {
+  const Tensor y = model.predict(x);
+  const auto values = y.values<float>();
+  return {values.begin(), values.end()};
+}
+
+TEST(KerasJson, ModelsInsideOfModelsAreTakenApart) {
+  // Called twice with the same parameters; both outputs are used; a layer outside has the name of
+  // one inside.
+  Model nested = Model::from_json(
+      graph(kInput + "," + entry("Dense", "dense", R"("units": 4)", call(reference("in"))) + "," +
+                two_heads(call(reference("in")) + "," + call(reference("dense"))) + "," +
+                entry("Concatenate", "join", "",
+                      call("[" + reference("heads", 0, 1) + "," + reference("heads", 1, 0) + "]")),
+            R"(["join", 0, 0])"));
+  EXPECT_EQ(parameter_names(nested),
+            (std::vector<std::string>{"heads/dense/kernel", "heads/dense/bias", "dense_1/kernel",
+                                      "dense_1/bias", "dense/kernel", "dense/bias"}));
+  // The same by hand.
+  const Symbol in = Input(Shape{4}, "in");
+  const Layer first = Dense{.units = 4, .name = "dense"},
+              shared = Dense{.units = 3, .name = "heads/dense"},
+              last = Dense{.units = 2, .name = "dense_1"};
+  const Symbol once = last(shared(in)), twice = shared(first(in));
+  Model flat({in}, {Layer(Concatenate{.name = "join"})({once, twice})});
+  EXPECT_EQ(parameter_names(flat), parameter_names(nested));
+  const Tensor x = waves(Shape{5, 4}, 0.7);
+  const auto expected = predicted(flat, x);
+  EXPECT_EQ(predicted(nested, x), expected);
+  Model again = Model::from_json(nested.to_json());
+  EXPECT_EQ(predicted(again, x), expected);
+  EXPECT_NE(expected[0], expected[5]);
+}
+
+TEST(KerasJson, AChainInsideOfAChainNeedsNoShapeOfItsOwn) {
+  const auto inner = [](const std::string& flag) {
+    return fmt::format(
+        R"({{"class_name": "Sequential", "config": {{"name": "augment"{}, "layers": [
+            {{"class_name": "Conv2D", "config": {{"name": "c", "filters": 2,
+             "kernel_size": [3, 3]}}}}, {{"class_name": "Flatten", "config": {{"name": "f"}}}}]}}}})",
+        flag);
+  };
+  const Model free =
+      Model::from_json(sequential(inner("") + "," + layer("Dense", R"("units": 2)")));
+  EXPECT_EQ(parameter_names(free),
+            (std::vector<std::string>{"c/kernel", "c/bias", "tested/kernel", "tested/bias"}));
+  EXPECT_NE(free.to_json().find(R"("class_name": "Sequential")"), std::string::npos);
+  const Model frozen = Model::from_json(
+      sequential(inner(R"(, "trainable": false)") + "," + layer("Dense", R"("units": 2)")));
+  EXPECT_TRUE(free.impl().network.parameters()[0].trainable);
+  EXPECT_FALSE(frozen.impl().network.parameters()[0].trainable);
+  EXPECT_TRUE(frozen.impl().network.parameters()[2].trainable);
+}
+
+TEST(KerasJson, AModelFirstInAChainSaysTheInput) {
+  const std::string body = entry("Dense", "dense", R"("units": 3)", call(reference("in")));
+  const Model model = Model::from_json(fmt::format(
+      R"({{"class_name": "Sequential", "config": {{"name": "s", "layers": [
+          {{"class_name": "Functional", "config": {{{}}}}},
+          {{"class_name": "Dense", "config": {{"name": "top", "units": 2}}}}]}}}})",
+      graph_config("base", kInput + "," + body, R"(["dense", 0, 0])")));
+  EXPECT_EQ(parameter_names(model),
+            (std::vector<std::string>{"dense/kernel", "dense/bias", "top/kernel", "top/bias"}));
+}
+
+TEST(KerasJson, RefusesCallsOfModelsThatDoNotFit) {
+  const auto whole = [](const std::string& part) {
+    return graph(kInput + "," + part, R"(["heads", 0, 0])");
+  };
+  EXPECT_EQ(refusal(whole(two_heads(call(reference("in"))))), "");
+  expect_refused(whole(two_heads(call(reference("in"), R"("training": false)"))), "training");
+  expect_refused(whole(two_heads(call(reference("in") + "," + reference("in")))),
+                 "a model of 1 inputs; got 2");
+  expect_refused(graph(kInput + "," + entry("Dense", "d", R"("units": 9)", call(reference("in"))) +
+                           "," + two_heads(call(reference("d"))),
+                       R"(["heads", 0, 0])"),
+                 "[heads] input 0; expected");
+  expect_refused(graph(kInput + "," + two_heads(call(reference("in"))), R"(["heads", 0, 2])"),
+                 "a call that does not exist");
+}
+
+TEST(KerasJson, ModelsThatCallModelsDoNotGrowWithoutEnd) {
+  // Every level calls the one below ten times: ten to the ninth calls in 9 KB.
+  std::string layers = entry("Dense", "dense", R"("units": 4)", call(reference("in")));
+  std::string end = R"(["dense", 0, 0])";
+  for (int level = 0; level < 9; ++level) {
+    const std::string config = graph_config("level", kInput + "," + layers, end);
+    std::string calls = call(reference("in"));
+    for (int i = 0; i < 9; ++i) calls += "," + call(reference("level", i));
+    layers = fmt::format(R"({{"class_name": "Functional", "config": {{{}}}, "name": "level",
+            "inbound_nodes": [{}]}})",
+                         config, calls);
+    end = R"(["level", 9, 0])";
+  }
+  expect_refused(graph(kInput + "," + layers, end), "too large a model");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using kernels::DenseShape;
 
 // Units of work are cut so that a task is worth its dispatch but a wide machine still finds enough
 // of them.
-constexpr std::int64_t kRowsPerTask = 2048;  // of the kernel, for layers with few outputs
+constexpr std::int64_t kRowsPerTask = 512;  // of the kernel, for layers with few outputs
 constexpr std::int64_t kUnitsPerTask = 4;
 
 DenseShape shape_of(const ValueType& input, std::int64_t units) {

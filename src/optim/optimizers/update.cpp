@@ -8,7 +8,7 @@ namespace surefit {
 namespace {
 
 // Elements that one task updates; a fixed cut, though any cut would give the same bits.
-constexpr std::int64_t kElementsPerTask = 1 << 15;
+constexpr std::int64_t kElementsPerTask = 1 << 12;
 
 std::int64_t parts(std::int64_t count, std::int64_t size) {
   return std::max<std::int64_t>(1, (count + size - 1) / size);
