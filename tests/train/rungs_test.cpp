@@ -323,6 +323,33 @@ TEST(GhostBatchNorm, OnlyByConsentAndOnlyIfNeeded) {
   EXPECT_EQ(wide_fit(free, allowed).lossy, rungs({}));
 }
 
+// A file takes what is saved long before this rung is asked for: little is left for it to save.
+TEST(HalfActivations, OnlyByConsentAndOnlyIfNeeded) {
+  std::vector<Layer> layers;
+  for (int i = 0; i < 8; ++i) {
+    layers.emplace_back(
+        Conv2D{.filters = 16, .kernel_size = 3, .padding = "same", .activation = "sigmoid"});
+  }
+  layers.emplace_back(Flatten{});
+  layers.emplace_back(Dense{.units = 3, .activation = "softmax"});
+  Sequential model({64, 64, 1}, layers);
+  model.compile({.optimizer = "sgd", .loss = "sparse_categorical_crossentropy"});
+  FitOptions options = {.batch_size = 64, .threads = 1, .memory_budget = kAmple};
+  options.policy = "mixed_float16";
+  const std::uint64_t smaller = model.memory_plan(options).floor_bytes;
+  options.policy = "float32";
+  const std::uint64_t exact = model.memory_plan(options).floor_bytes;
+  ASSERT_LT(smaller, exact);
+  options.memory_budget = (smaller + exact) / 2;
+  EXPECT_THROW(model.memory_plan(options), MemoryRefused);
+  options.allow = {"f16-activations"};
+  const MemoryReport report = model.memory_plan(options);
+  EXPECT_EQ(report.lossy, rungs({"f16-activations"}));
+  EXPECT_LE(report.predicted_bytes, options.memory_budget);
+  options.memory_budget = exact;
+  EXPECT_EQ(model.memory_plan(options).lossy, rungs({}));
+}
+
 // With the whole batch in flight, what is saved is most of what there is.
 TEST(Policy, SavedActivationsTakeHalfTheRoom) {
   std::vector<Layer> layers;
