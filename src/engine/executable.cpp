@@ -128,11 +128,15 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
   if (bound.action != Action::kRun) return move(bound, begin, end);
   const auto blocks = static_cast<std::size_t>(bound.traits.blocks);
   const std::int64_t samples = end - begin;
-  // Samples are split evenly over the threads before tasks grow to the size the kernel likes best.
+  // Samples are split evenly over the threads before tasks grow to the size the kernel likes best,
+  // unless blocks alone keep the threads busy: every part of the samples reads the weights again.
+  constexpr std::size_t kBlocksPerThread = 4;
   std::int64_t per_task = samples;
   std::size_t tiles = 1;
   if (bound.traits.role == BatchRole::kPerSample) {
-    const std::int64_t share = (samples + pool_.threads() - 1) / pool_.threads();
+    const int threads = pool_.threads();
+    const bool by_blocks = blocks >= kBlocksPerThread * static_cast<std::size_t>(threads);
+    const std::int64_t share = by_blocks ? samples : (samples + threads - 1) / threads;
     per_task = round_up(std::clamp<std::int64_t>(bound.traits.samples_per_task, 1, share),
                         bound.traits.sample_grain);
     tiles = static_cast<std::size_t>((samples + per_task - 1) / per_task);

@@ -16,7 +16,6 @@ namespace surefit::kernels::SUREFIT_ISA {
 namespace {
 
 using V4 = float __attribute__((vector_size(16)));
-using B8 = std::uint8_t __attribute__((vector_size(8)));
 
 SUREFIT_INLINE V4 load4(const float* p) {
   V4 v;
@@ -25,28 +24,6 @@ SUREFIT_INLINE V4 load4(const float* p) {
 }
 SUREFIT_INLINE void store4(float* p, V4 v) {
   std::memcpy(p, &v, sizeof v);
-}
-
-SUREFIT_INLINE void store_argmax(std::uint8_t* p, I8 index) {
-#ifdef __AVX2__
-  const __m256i v = reinterpret_cast<__m256i>(index);
-  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
-#else
-  const B8 bytes = __builtin_convertvector(index, B8);
-  std::memcpy(p, &bytes, sizeof bytes);
-#endif
-}
-
-SUREFIT_INLINE I8 load_argmax(const std::uint8_t* p) {
-#ifdef __AVX2__
-  return reinterpret_cast<I8>(
-      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-#else
-  B8 bytes;
-  std::memcpy(&bytes, p, sizeof bytes);
-  return __builtin_convertvector(bytes, I8);
-#endif
 }
 
 // Lane l of the result is quad[index[l] % 4].
@@ -107,7 +84,7 @@ SUREFIT_INLINE void forward_pixels(const float* x, int pixel, std::ptrdiff_t row
       });
       const I8 dead = best <= V8{};
       store(dst + b * dst_block + p * 8, dead ? V8{} : best);
-      store_argmax(argmax + b * dst_block + p * 8, dead ? I8{} + kReluDead : index);
+      store_bytes(argmax + b * dst_block + p * 8, dead ? I8{} + kReluDead : index);
     });
   });
 }
@@ -218,7 +195,7 @@ SUREFIT_INLINE void weights_tile(const float* const* tap, const PooledRows& in, 
   const std::ptrdiff_t step = std::ptrdiff_t(8) * in.ic;
   for (int row = 0; row < in.rows; ++row) {
     for (int j = 0; j < in.width; ++j, g += 8, index += 8) {
-      const I8 winner = load_argmax(index);
+      const I8 winner = load_bytes(index);
       const V8 gv = winner == kReluDead ? V8{} : load(g);
       if constexpr (WithBias) sum += gv;
       unroll<T>([&](auto t) SUREFIT_LAMBDA { acc[t] += gv * pick(q[t] + j * step, winner); });

@@ -31,13 +31,17 @@ void transform_weights(const WinogradWeights& a, int group) {
   const WinogradPlane p = winograd_plane(a.shape, a.direction);
   const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
   float* u = a.u + (group - a.group_begin) * 36 * element;
-  for (int half = 0; half < 2; ++half) {
-    const int out_block = group * 2 + half;
-    if (out_block * 8 >= p.co8) {
-      for (std::ptrdiff_t i = 0; i < 36 * element; i += 16) store(u + i + 8, V8{});
-      continue;
-    }
-    for (int in_block = 0; in_block < p.ci8 / 8; ++in_block) {
+  // Both halves of a group, one after the other: they share cache lines.
+  for (int in_block = 0; in_block < p.ci8 / 8; ++in_block) {
+    for (int half = 0; half < 2; ++half) {
+      const int out_block = group * 2 + half;
+      float* const block = u + std::ptrdiff_t(in_block) * 8 * 16 + half * 8;
+      if (out_block * 8 >= p.co8) {
+        for (int e = 0; e < 36; ++e) {
+          for (int i = 0; i < 8; ++i) store(block + e * element + i * 16, V8{});
+        }
+        continue;
+      }
       float kernels[9 * 64];
       load_kernels(a, in_block, out_block, kernels);
       for (int i = 0; i < 8; ++i) {
@@ -46,11 +50,10 @@ void transform_weights(const WinogradWeights& a, int group) {
         for (int c = 0; c < 3; ++c) {
           weights_all(load(g + c * 64), load(g + (3 + c) * 64), load(g + (6 + c) * 64), columns[c]);
         }
-        float* out = u + std::ptrdiff_t(in_block * 8 + i) * 16 + half * 8;
         for (int r = 0; r < 6; ++r) {
           V8 row[6];
           weights_all(columns[0][r], columns[1][r], columns[2][r], row);
-          for (int c = 0; c < 6; ++c) store(out + (r * 6 + c) * element, row[c]);
+          for (int c = 0; c < 6; ++c) store(block + (r * 6 + c) * element + i * 16, row[c]);
         }
       }
     }

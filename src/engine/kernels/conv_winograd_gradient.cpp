@@ -220,10 +220,11 @@ void backward_weights(const WinogradBackwardWeights& a, Samples samples, int blo
 void weights_gradient(const WinogradWeightsGradient& a, int group) {
   const WinogradPlane p = winograd_plane(a.shape, WinogradDirection::kForward);
   const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
-  for (int half = 0; half < 2; ++half) {
-    const int out_block = group * 2 + half;
-    if (out_block * 8 >= p.co8) return;
-    for (int i = 0; i < p.ci8; ++i) {
+  // Both halves of a group, one after the other: they share cache lines.
+  for (int i = 0; i < p.ci8; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      const int out_block = group * 2 + half;
+      if (out_block * 8 >= p.co8) break;
       const float* du = a.du + group * 36 * element + std::ptrdiff_t(i) * 16 + half * 8;
       V8 columns[3][6];
       for (int c = 0; c < 6; ++c) {

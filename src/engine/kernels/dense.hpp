@@ -68,7 +68,8 @@ struct DenseBackwardWeightsArgs {
   std::int64_t sample_begin = 0, sample_end = 0;
   std::int64_t k_begin = 0, k_end = 0;  // multiples of 8, or K
   std::int64_t unit_begin = 0, unit_end = 0;
-  bool first = true;  // overwrite instead of add
+  bool first = true;       // overwrite instead of add
+  bool read_soon = false;  // diff_weights is better left in cache, however large the layer is
 };
 
 struct DenseBackwardBiasArgs {

@@ -259,7 +259,7 @@ inline void panel_backward_weights(const DenseBackwardWeightsArgs& a) {
   constexpr std::int64_t kChunk = 64;
   alignas(64) float dy[kChunk][kDensePanel];
   // A gradient far larger than the caches is written past them: no read for ownership.
-  const bool large = dense_weight_count(a.shape) >= (std::int64_t{1} << 22) &&
+  const bool large = !a.read_soon && dense_weight_count(a.shape) >= (std::int64_t{1} << 22) &&
                      reinterpret_cast<std::uintptr_t>(a.diff_weights) % 32 == 0;
   for (std::int64_t unit = a.unit_begin; unit < a.unit_end; ++unit) {
     const std::int64_t oc = unit * kDensePanel;

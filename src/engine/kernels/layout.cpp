@@ -53,13 +53,9 @@ void blocked_to_picture(const PictureArgs& a) {
 }
 
 SUREFIT_INLINE V8 byte_values(const std::uint8_t* p, std::int64_t lanes) {
-  B8 b{};
-  if (lanes == kBlock) {
-    std::memcpy(&b, p, sizeof b);
-  } else {
-    for (std::int64_t i = 0; i < lanes; ++i) b[i] = p[i];
-  }
-  return __builtin_convertvector(__builtin_convertvector(b, I8), V8);
+  std::uint8_t tail[kBlock] = {};
+  if (lanes < kBlock) std::memcpy(tail, p, static_cast<std::size_t>(lanes));
+  return __builtin_convertvector(load_bytes(lanes < kBlock ? tail : p), V8);
 }
 
 void bytes_to_blocked(const BytePictureArgs& a) {

@@ -7,15 +7,6 @@
 namespace surefit::kernels::SUREFIT_ISA {
 namespace {
 
-SUREFIT_INLINE I8 load_bytes(const std::uint8_t* p) {
-  B8 b;
-  std::memcpy(&b, p, sizeof b);
-  return __builtin_convertvector(b, I8);
-}
-SUREFIT_INLINE void store_bytes(std::uint8_t* p, I8 v) {
-  const B8 b = __builtin_convertvector(v, B8);
-  std::memcpy(p, &b, sizeof b);
-}
 SUREFIT_INLINE I8 splat_int(int x) {
   return I8{x, x, x, x, x, x, x, x};
 }

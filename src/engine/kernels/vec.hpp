@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#ifdef __F16C__
+#ifdef __AVX__
 #include <immintrin.h>
 #endif
 
@@ -18,6 +18,7 @@ inline constexpr int kBlock = 8;
 
 using V8 = float __attribute__((vector_size(32)));
 using I8 = std::int32_t __attribute__((vector_size(32)));
+using B8 = std::uint8_t __attribute__((vector_size(8)));
 
 SUREFIT_INLINE V8 load(const float* p) {
   V8 v;
@@ -35,6 +36,29 @@ SUREFIT_INLINE V8 max(V8 a, V8 b) {
 }
 SUREFIT_INLINE V8 min(V8 a, V8 b) {
   return a < b ? a : b;
+}
+
+// Eight bytes and the numbers they stand for. Intrinsics, because g++ moves byte by byte.
+SUREFIT_INLINE I8 load_bytes(const std::uint8_t* p) {
+#ifdef __AVX2__
+  return reinterpret_cast<I8>(
+      _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+  B8 bytes;
+  std::memcpy(&bytes, p, sizeof bytes);
+  return __builtin_convertvector(bytes, I8);
+#endif
+}
+// Numbers from 0 to 255.
+SUREFIT_INLINE void store_bytes(std::uint8_t* p, I8 numbers) {
+#ifdef __AVX2__
+  const __m256i v = reinterpret_cast<__m256i>(numbers);
+  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
+#else
+  const B8 bytes = __builtin_convertvector(numbers, B8);
+  std::memcpy(p, &bytes, sizeof bytes);
+#endif
 }
 
 }  // namespace surefit::kernels::SUREFIT_ISA

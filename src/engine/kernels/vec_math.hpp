@@ -15,7 +15,6 @@ namespace surefit::kernels::SUREFIT_ISA {
 using V4 = float __attribute__((vector_size(16)));
 using D4 = double __attribute__((vector_size(32)));
 using U8 = std::uint32_t __attribute__((vector_size(32)));
-using B8 = std::uint8_t __attribute__((vector_size(8)));
 
 // The first `lanes` floats, zero in the others: a tail runs through the same code as a whole
 // vector.

@@ -102,6 +102,7 @@ class DenseUpdateOp final : public Op {
         return backward_bias(shape, task, task.outputs[0]);
       auto* gradient = reinterpret_cast<float*>(task.thread_scratch);
       kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
+      args.read_soon = true;
       const auto [first, last] = part(units, kUnitsPerTask, task.block);
       for (args.unit_begin = first; args.unit_begin < last; ++args.unit_begin) {
         args.unit_end = args.unit_begin + 1;
