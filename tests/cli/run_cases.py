@@ -65,7 +65,7 @@ def run_case(block, here, environment):
             expected = int(line.split()[1])
         else:
             checks.append(line)
-    done = subprocess.run(["bash", "-c", command], cwd=here, env=environment, capture_output=True, timeout=120)
+    done = subprocess.run(["bash", "-c", command], cwd=here, env=environment, capture_output=True, timeout=600)
     out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     problems = []
     if done.returncode != expected:
