@@ -13,10 +13,15 @@ namespace {
 
 using kernels::ConvShape;
 
+// Inputs: picture, gradient of the output, and behind a fused pooling which element of each window
+// won. Outputs: the gradients of kernel and bias.
 class FirstBackwardWeightsOp final : public Op {
  public:
-  FirstBackwardWeightsOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
-  std::string_view kind() const override { return "conv2d_backward_weights"; }
+  FirstBackwardWeightsOp(const ConvShape& shape, bool bias, bool pooled)
+      : shape_(shape), bias_(bias), pooled_(pooled) {}
+  std::string_view kind() const override {
+    return pooled_ ? "conv2d_pool_backward_weights" : "conv2d_backward_weights";
+  }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     std::vector<ValueType> types = {float_vector(kernels::first_weights_floats(shape_))};
     if (bias_) types.push_back(float_vector(bias_count(shape_)));
@@ -25,24 +30,36 @@ class FirstBackwardWeightsOp final : public Op {
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
     traits.role = BatchRole::kReduction;
-    traits.blocks = kernels::first_backward_weights_blocks(shape_);
-    traits.thread_scratch_bytes = kernels::first_scratch_bytes(shape_);
+    traits.blocks = pooled_ ? kernels::first_pool_backward_weights_blocks(shape_)
+                            : kernels::first_backward_weights_blocks(shape_);
+    traits.thread_scratch_bytes =
+        pooled_ ? kernels::first_pool_scratch_bytes(shape_) : kernels::first_scratch_bytes(shape_);
     traits.flops_per_sample = conv_flops(shape_);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
-    return make_kernel("own first", [s = shape_, bias = bias_](const Task& task) {
-      auto args = backward_weights_args<kernels::ConvBackwardWeights>(s, task);
+    const auto run = [bias = bias_](const Task& task, auto args, auto kernel) {
       args.diff_weights = task.outputs[0].at();
       args.diff_bias = bias ? task.outputs[1].at() : nullptr;
-      kernels::table().first.backward_weights(args, samples(task), task.block, scratch_of(task));
+      kernel(args, samples(task), task.block, scratch_of(task));
+    };
+    if (!pooled_) {
+      return make_kernel("own first", [s = shape_, run](const Task& task) {
+        run(task, backward_weights_args<kernels::ConvBackwardWeights>(s, task),
+            kernels::table().first.backward_weights);
+      });
+    }
+    return make_kernel("own first pool", [s = shape_, run](const Task& task) {
+      auto args = backward_weights_args<kernels::FirstPoolBackwardWeights>(s, task);
+      args.argmax = task.inputs[2].at<std::uint8_t>(task.begin);
+      run(task, args, kernels::table().first_pool.backward_weights);
     });
   }
 
  private:
   ConvShape shape_;
-  bool bias_;
+  bool bias_, pooled_;
 };
 
 class FirstBackwardDataOp final : public Op {
@@ -69,42 +86,6 @@ class FirstBackwardDataOp final : public Op {
  private:
   ConvShape shape_;
   ValueType input_;
-};
-
-class FirstPoolBackwardOp final : public Op {
- public:
-  FirstPoolBackwardOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
-  std::string_view kind() const override { return "conv2d_pool_backward_weights"; }
-  std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    std::vector<ValueType> types = {float_vector(kernels::first_weights_floats(shape_))};
-    if (bias_) types.push_back(float_vector(bias_count(shape_)));
-    return types;
-  }
-  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
-    OpTraits traits;
-    traits.role = BatchRole::kReduction;
-    traits.blocks = kernels::first_pool_backward_weights_blocks(shape_);
-    traits.thread_scratch_bytes = kernels::first_pool_scratch_bytes(shape_);
-    traits.flops_per_sample = conv_flops(shape_);
-    return traits;
-  }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
-                               int) const override {
-    const ConvShape s = shape_;
-    const bool bias = bias_;
-    return make_kernel("own first pool", [s, bias](const Task& task) {
-      auto own = backward_weights_args<kernels::FirstPoolBackwardWeights>(s, task);
-      own.argmax = task.inputs[2].at<std::uint8_t>(task.begin);
-      own.diff_weights = task.outputs[0].at();
-      own.diff_bias = bias ? task.outputs[1].at() : nullptr;
-      kernels::table().first_pool.backward_weights(own, samples(task), task.block,
-                                                   scratch_of(task));
-    });
-  }
-
- private:
-  ConvShape shape_;
-  bool bias_;
 };
 
 // Inputs: picture, kernel, [bias]. Outputs: the pooled picture and which element of each window
@@ -139,7 +120,7 @@ class FirstPoolOp final : public Op {
   void gradient(GradientBuilder& builder) const override {
     SUREFIT_CHECK(!builder.wants(0), "a fused first block cannot give the gradient of its picture");
     const auto gradients = builder.emit(
-        std::make_shared<FirstPoolBackwardOp>(shape_, bias_),
+        std::make_shared<FirstBackwardWeightsOp>(shape_, bias_, true),
         {builder.input(0), builder.output_gradient(0), builder.output(1)}, Category::kGradients);
     builder.set_input_gradient(1, gradients[0]);
     if (bias_) builder.set_input_gradient(2, gradients[1]);
@@ -210,8 +191,9 @@ class FirstConvOp final : public ConvOp {
     }
     // Weights first: the saved input can go before its gradient comes.
     if (builder.wants(1) || (bias_ && builder.wants(2))) {
-      const auto gradients = builder.emit(std::make_shared<FirstBackwardWeightsOp>(shape_, bias_),
-                                          {builder.input(0), diff_dst}, Category::kGradients);
+      const auto gradients =
+          builder.emit(std::make_shared<FirstBackwardWeightsOp>(shape_, bias_, false),
+                       {builder.input(0), diff_dst}, Category::kGradients);
       builder.set_input_gradient(1, gradients[0]);
       if (bias_) builder.set_input_gradient(2, gradients[1]);
     }
