@@ -257,10 +257,20 @@ void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> byte
     throw ConfigError(fmt::format("[{}: {}] wrong buffer; expected {} bytes; got {}", path(), name,
                                   found.bytes, bytes.size()));
   }
+  read_part(name, 0, bytes);
+}
+
+void SafetensorsFile::read_part(std::string_view name, std::uint64_t begin,
+                                std::span<std::byte> bytes) const {
+  const SafetensorsEntry& found = entry(name);
+  if (begin > found.bytes || bytes.size() > found.bytes - begin) {
+    throw ConfigError(fmt::format("[{}: {}] wrong part; expected within {} bytes; got {} from {}",
+                                  path(), name, found.bytes, bytes.size(), begin));
+  }
   if (bytes.empty()) return;
   const std::string field = in_quotes(name);
-  source_.read_exact(found.offset, bytes, field);
-  if (found.dtype == DType::kBool) require_bools(bytes, path(), field, found.offset);
+  source_.read_exact(found.offset + begin, bytes, field);
+  if (found.dtype == DType::kBool) require_bools(bytes, path(), field, found.offset + begin);
 }
 
 SafetensorsWriter::SafetensorsWriter(WritableFile& file, std::vector<SafetensorsSpec> specs,

@@ -45,6 +45,8 @@ class SafetensorsFile {
   Tensor read(std::string_view name) const;
   // `bytes` must have exactly the entry's size (ConfigError).
   void read_into(std::string_view name, std::span<std::byte> bytes) const;
+  // The tensor's bytes from `begin` on; must lie within it (ConfigError).
+  void read_part(std::string_view name, std::uint64_t begin, std::span<std::byte> bytes) const;
 
  private:
   explicit SafetensorsFile(Source source) : source_(std::move(source)) {}

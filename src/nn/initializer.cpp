@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.hpp"
 #include "base/philox.hpp"
 #include "engine/kernels/table.hpp"
 
@@ -38,6 +39,12 @@ struct Stream {
         words(kernels::philox_stream(seed, Purpose::kInit, parameter, 0, 0)) {}
 };
 
+// Elements of a parameter from `begin` on.
+struct Elements {
+  std::size_t begin = 0;
+  std::span<float> values;
+};
+
 // Two standard normals from two words (Box and Muller), in double so that bits do not hang on float
 // libm paths.
 double normal(const Philox& stream, std::uint64_t index) {
@@ -47,12 +54,14 @@ double normal(const Philox& stream, std::uint64_t index) {
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
 }
 
-void fill_uniform(const Stream& stream, double low, double high, std::span<float> values) {
+void fill_uniform(const Stream& stream, double low, double high, const Elements& elements) {
   std::array<std::uint32_t, 1024> words;
+  const std::span<float> values = elements.values;
   for (std::size_t begin = 0; begin < values.size(); begin += words.size()) {
     const std::size_t count = std::min(words.size(), values.size() - begin);
-    kernels::table().noise.words(stream.words, static_cast<std::int64_t>(begin),
-                                 static_cast<std::int64_t>(begin + count), words.data());
+    const auto first = static_cast<std::int64_t>(elements.begin + begin);
+    kernels::table().noise.words(stream.words, first, first + static_cast<std::int64_t>(count),
+                                 words.data());
     for (std::size_t i = 0; i < count; ++i) {
       const float uniform = static_cast<float>(words[i] >> 8) * 0x1p-24f;  // as Philox::uniform
       values[begin + i] = static_cast<float>(low + (high - low) * static_cast<double>(uniform));
@@ -60,25 +69,26 @@ void fill_uniform(const Stream& stream, double low, double high, std::span<float
   }
 }
 
-void fill_normal(const Stream& stream, double mean, double deviation, std::span<float> values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(mean + deviation * normal(stream.one, i));
+void fill_normal(const Stream& stream, double mean, double deviation, const Elements& elements) {
+  for (std::size_t i = 0; i < elements.values.size(); ++i) {
+    elements.values[i] =
+        static_cast<float>(mean + deviation * normal(stream.one, elements.begin + i));
   }
 }
 
 // Redraws beyond two deviations; each element has its own run of blocks, so elements stay
 // independent.
-void fill_truncated(const Stream& stream, double mean, double deviation, std::span<float> values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
+void fill_truncated(const Stream& stream, double mean, double deviation, const Elements& elements) {
+  for (std::size_t i = 0; i < elements.values.size(); ++i) {
     double draw = 3;
     for (std::uint64_t attempt = 0; std::abs(draw) > 2; ++attempt)
-      draw = normal(stream.one, i * 64 + attempt % 64);
-    values[i] = static_cast<float>(mean + deviation * draw);
+      draw = normal(stream.one, (elements.begin + i) * 64 + attempt % 64);
+    elements.values[i] = static_cast<float>(mean + deviation * draw);
   }
 }
 
 void fill_scaled(const Stream& stream, const Shape& shape, double scale, const std::string& mode,
-                 const std::string& distribution, std::span<float> values) {
+                 const std::string& distribution, const Elements& values) {
   const Fans fans = fans_of(shape);
   const double fan = mode == "fan_in"    ? fans.in
                      : mode == "fan_out" ? fans.out
@@ -134,14 +144,16 @@ void fill_orthogonal(const Stream& stream, const Shape& shape, double gain,
   for (float& value : values) value = static_cast<float>(gain * static_cast<double>(value));
 }
 
-void fill_identity(const Shape& shape, double gain, std::span<float> values) {
+void fill_identity(const Shape& shape, double gain, const Elements& elements) {
   if (shape.rank() != 2) {
     throw ConfigError(
         fmt::format("[Identity] expected a parameter of 2 axes; got {}", shape.to_string()));
   }
   const auto columns = static_cast<std::size_t>(shape[1]);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    values[i] = i / columns == i % columns ? static_cast<float>(gain) : 0.0f;
+  for (std::size_t i = 0; i < elements.values.size(); ++i) {
+    const std::size_t at = elements.begin + i;
+    elements.values[i] = at / columns == at % columns ? static_cast<float>(gain) : 0.0f;
+  }
 }
 
 std::string text(const Object& object, std::string_view key, const std::string& fallback) {
@@ -152,18 +164,27 @@ std::string text(const Object& object, std::string_view key, const std::string& 
   return result;
 }
 
+bool is_orthogonal(const std::string& name) {
+  return name == "Orthogonal" || name == "orthogonal" || name == "OrthogonalInitializer";
+}
+
 }  // namespace
 
+bool initializes_as_a_whole(const Object& initializer) {
+  return is_orthogonal(initializer.class_name);
+}
+
 void initialize(const Object& initializer, const Shape& shape, std::uint64_t seed,
-                std::uint32_t parameter_id, std::span<float> values) {
+                std::uint32_t parameter_id, std::size_t begin, std::span<float> piece) {
   const std::string& name = initializer.class_name;
+  const Elements values{begin, piece};
   const double own_seed = initializer.number("seed", -1);
   const Stream stream(own_seed >= 0 ? static_cast<std::uint64_t>(own_seed) : seed, parameter_id);
   const auto is = [&](std::string_view camel, std::string_view snake) {
     return name == camel || name == snake;
   };
   const auto constant = [&](double value) {
-    for (float& element : values) element = static_cast<float>(value);
+    for (float& element : piece) element = static_cast<float>(value);
   };
   if (is("Zeros", "zeros")) return constant(0);
   if (is("Ones", "ones")) return constant(1);
@@ -197,8 +218,10 @@ void initialize(const Object& initializer, const Shape& shape, std::uint64_t see
     return fill_truncated(stream, initializer.number("mean", 0), initializer.number("stddev", 0.05),
                           values);
   }
-  if (is("Orthogonal", "orthogonal") || name == "OrthogonalInitializer")
-    return fill_orthogonal(stream, shape, initializer.number("gain", 1), values);
+  if (is_orthogonal(name)) {
+    SUREFIT_CHECK(piece.size() == shape.count(), "{} of {} elements", piece.size(), shape.count());
+    return fill_orthogonal(stream, shape, initializer.number("gain", 1), piece);
+  }
   if (is("Identity", "identity") || name == "IdentityInitializer")
     return fill_identity(shape, initializer.number("gain", 1), values);
   throw ConfigError(

@@ -231,7 +231,8 @@ void save_model_weights(const Model::Impl& model, const std::string& path) {
   write_file_atomically(Env::posix(), path, [&](WritableFile& file) {
     SafetensorsWriter writer(file, specs);
     for (std::size_t i = 0; i < store.count(); ++i)
-      writer.append(store.parameter(i).name, store.get(i));
+      store.read_pieces(i,
+                        [&](std::span<const float> piece) { writer.append(std::as_bytes(piece)); });
     writer.finish();
   });
 }
@@ -261,10 +262,21 @@ void Model::load_weights(const std::string& path) {
       throw DataError(fmt::format("[{}] tensor '{}' has no place in this model", path, name), path);
     }
   }
-  std::vector<Tensor> values;
-  for (std::size_t i = 0; i < store.count(); ++i)
-    values.push_back(file.read(store.parameter(i).name));
-  for (std::size_t i = 0; i < store.count(); ++i) store.set(i, values[i]);
+  // Once to its end before anything changes: a disk may fail anywhere.
+  std::vector<std::byte> room(1 << 18);
+  for (std::size_t i = 0; i < store.count(); ++i) {
+    const std::string& name = store.parameter(i).name;
+    const std::uint64_t bytes = file.entry(name).bytes;
+    for (std::uint64_t at = 0; at < bytes; at += room.size()) {
+      const auto count = std::min<std::uint64_t>(room.size(), bytes - at);
+      file.read_part(name, at, std::span(room).first(static_cast<std::size_t>(count)));
+    }
+  }
+  for (std::size_t i = 0; i < store.count(); ++i) {
+    store.write_pieces(i, [&](std::size_t begin, std::span<float> piece) {
+      file.read_part(store.parameter(i).name, begin * sizeof(float), std::as_writable_bytes(piece));
+    });
+  }
 }
 
 }  // namespace surefit

@@ -32,6 +32,18 @@ std::unique_ptr<Arena> committed(std::size_t bytes, const char* what) {
   return std::make_unique<Arena>(bytes);
 }
 
+// Calls visit(first line, room for lines) over all lines, at most `most` floats or one line at a
+// time.
+template <typename Visit>
+void for_pieces(const Packing& packing, std::size_t most, const Visit& visit) {
+  const std::size_t length = packing.line_length(), lines = packing.lines();
+  if (length * lines == 0) return;
+  const std::size_t step = std::clamp<std::size_t>(most / length, 1, lines);
+  std::vector<float> room(step * length);
+  for (std::size_t first = 0; first < lines; first += step)
+    visit(first, std::span(room).first(std::min(step, lines - first) * length));
+}
+
 }  // namespace
 
 ParameterStore::ParameterStore(const std::vector<Parameter>& parameters) : parameters_(parameters) {
@@ -51,11 +63,42 @@ void ParameterStore::take_memory() const {
   weights_ = committed(bytes(), "weights");
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpec& spec = parameters_[i].spec;
-    Tensor value(spec.shape);
-    surefit::initialize(spec.initializer, spec.shape, seed_, static_cast<std::uint32_t>(i),
-                        value.values<float>());
-    pack(i, value, data(i));
+    const auto fill = [&](std::size_t begin, std::span<float> piece) {
+      surefit::initialize(spec.initializer, spec.shape, seed_, static_cast<std::uint32_t>(i), begin,
+                          piece);
+    };
+    write_pieces(i, fill, initializes_as_a_whole(spec.initializer) ? ~std::size_t{0} : kPiece);
   }
+}
+
+void ParameterStore::write_pieces(std::size_t index,
+                                  const std::function<void(std::size_t, std::span<float>)>& fill,
+                                  std::size_t most) const {
+  const ParameterSpec& spec = parameters_[index].spec;
+  float* const engine = data(index);
+  if (!spec.packing) return fill(0, {engine, spec.shape.count()});
+  const Packing& packing = *spec.packing;
+  const std::size_t length = packing.line_length();
+  std::memset(engine, 0, packing.stored_count() * sizeof(float));
+  for_pieces(packing, most, [&](std::size_t first, std::span<float> piece) {
+    fill(first * length, piece);
+    for (std::size_t at = 0; at < piece.size(); at += length)
+      packing.write_line(first++, piece.data() + at, engine);
+  });
+}
+
+void ParameterStore::read_pieces(std::size_t index,
+                                 const std::function<void(std::span<const float>)>& take) const {
+  const ParameterSpec& spec = parameters_[index].spec;
+  const float* const engine = data(index);
+  if (!spec.packing) return take({engine, spec.shape.count()});
+  const Packing& packing = *spec.packing;
+  const std::size_t length = packing.line_length();
+  for_pieces(packing, kPiece, [&](std::size_t first, std::span<float> piece) {
+    for (std::size_t at = 0; at < piece.size(); at += length)
+      packing.read_line(first++, engine, piece.data() + at);
+    take(piece);
+  });
 }
 
 int ParameterStore::find(std::string_view name) const {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +31,15 @@ class ParameterStore {
   void initialize(std::uint64_t seed);
   Tensor get(std::size_t index) const;               // Keras's layout
   void set(std::size_t index, const Tensor& value);  // throws ConfigError on another shape
+
+  // Keras's elements in order, a piece at a time: a copy of the whole would double the largest
+  // layer, outside of every plan. `fill` gets the number of its first element.
+  static constexpr std::size_t kPiece = 1 << 16;  // floats, or one line
+  void write_pieces(std::size_t index,
+                    const std::function<void(std::size_t, std::span<float>)>& fill,
+                    std::size_t most = kPiece) const;
+  void read_pieces(std::size_t index,
+                   const std::function<void(std::span<const float>)>& take) const;
 
   // The optimizer's slots, zeroed, for every trainable parameter; replaces earlier ones.
   void allocate_slots(const OptimizerImpl& optimizer);

@@ -19,7 +19,7 @@ using surefit::Shape;
 std::vector<float> draw(const Object& initializer, const Shape& shape, std::uint64_t seed = 1,
                         std::uint32_t parameter = 0) {
   std::vector<float> values(static_cast<std::size_t>(shape.count()), 77.0f);
-  surefit::initialize(initializer, shape, seed, parameter, values);
+  surefit::initialize(initializer, shape, seed, parameter, 0, values);
   return values;
 }
 
@@ -136,6 +136,25 @@ TEST(Initializers, MisfitsAreRefused) {
   EXPECT_THROW(draw({"Orthogonal"}, {4}), surefit::ConfigError);
   EXPECT_THROW(draw({"Identity"}, {3, 3, 1, 1}), surefit::ConfigError);
   EXPECT_THROW(draw({"GlorotUnifrom"}, {4, 4}), surefit::ConfigError);
+}
+
+TEST(Initializers, PiecesMakeTheWhole) {
+  const Shape shape{37, 29};
+  for (const char* name : {"Zeros", "GlorotUniform", "HeNormal", "RandomUniform", "RandomNormal",
+                           "TruncatedNormal", "Identity"}) {
+    SCOPED_TRACE(name);
+    const Object initializer{name, {}};
+    EXPECT_FALSE(surefit::initializes_as_a_whole(initializer));
+    const std::vector<float> whole = draw(initializer, shape);
+    std::vector<float> pieces(whole.size(), 77.0f);
+    for (const auto& [begin, end] :
+         {std::pair<std::size_t, std::size_t>{0, 1}, {1, 30}, {30, 611}, {611, pieces.size()}}) {
+      surefit::initialize(initializer, shape, 1, 0, begin,
+                          std::span(pieces).subspan(begin, end - begin));
+    }
+    EXPECT_EQ(pieces, whole);
+  }
+  EXPECT_TRUE(surefit::initializes_as_a_whole({"Orthogonal", {}}));
 }
 
 }  // namespace
