@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <string_view>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "engine/kernels/table.hpp"
 
@@ -17,8 +20,10 @@ namespace {
 
 bool has_avx2() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+  // clang 14 knows no name for F16C.
+  unsigned a = 0, b = 0, features = 0, d = 0;
+  const bool f16c = __get_cpuid(1, &a, &b, &features, &d) != 0 && (features & bit_F16C) != 0;
+  return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
   return false;
 #endif
