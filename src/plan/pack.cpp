@@ -34,9 +34,10 @@ std::vector<std::vector<int>> find_conflicts(const std::vector<PackItem>& items)
 
 enum class Fit { kTightest, kLowest };  // which of the gaps that are large enough
 
-// Places items in the given order, each into a gap between those already placed.
+// Places items in the given order, each into a gap between those already placed. Gives up as soon
+// as they reach beyond `most`.
 std::size_t place(std::vector<PackItem>& items, const std::vector<int>& order,
-                  const std::vector<std::vector<int>>& conflicts, Fit fit) {
+                  const std::vector<std::vector<int>>& conflicts, Fit fit, std::size_t most) {
   constexpr std::size_t kUnplaced = std::numeric_limits<std::size_t>::max();
   for (PackItem& item : items) item.offset = kUnplaced;
   std::size_t arena = 0;
@@ -63,6 +64,7 @@ std::size_t place(std::vector<PackItem>& items, const std::vector<int>& order,
     }
     item.offset = best_gap == kUnplaced ? end : best;
     arena = std::max(arena, item.offset + bytes);
+    if (arena > most) break;
   }
   return arena;
 }
@@ -96,16 +98,18 @@ std::size_t pack(std::vector<PackItem>& items) {
   std::iota(order.begin(), order.end(), 0);
 
   std::vector<int> best_order;
+  std::vector<std::size_t> best_offsets(items.size(), 0);
   std::size_t best = std::numeric_limits<std::size_t>::max();
   Fit best_fit = Fit::kTightest;
   const auto attempt = [&](const std::vector<int>& candidate, Fit fit) {
-    const std::size_t arena = place(items, candidate, conflicts, fit);
+    const std::size_t arena = place(items, candidate, conflicts, fit, best);
     // Equals are taken too: the climb crosses plateaus, where most small graphs get stuck
     // otherwise.
     if (arena > best) return;
     best = arena;
     best_order = candidate;
     best_fit = fit;
+    for (std::size_t i = 0; i < items.size(); ++i) best_offsets[i] = items[i].offset;
   };
   const auto by = [&](const auto& key) {
     std::vector<int> candidate = order;
@@ -145,13 +149,14 @@ std::size_t pack(std::vector<PackItem>& items) {
   const std::size_t budget =
       std::clamp<std::size_t>(40000000 / (items.size() * items.size() + 1), 150, 4000);
   for (std::uint64_t attempt_index = 0; best > bound && attempt_index < budget; ++attempt_index) {
-    place(items, best_order, conflicts, best_fit);
     std::vector<int> candidate = best_order;
+    const auto top = [&](std::size_t place) {
+      const auto index = static_cast<std::size_t>(candidate[place]);
+      return best_offsets[index] + aligned(items[index].bytes);
+    };
     std::size_t highest = 0;
     for (std::size_t i = 0; i < candidate.size(); ++i) {
-      const PackItem& item = items[static_cast<std::size_t>(candidate[i])];
-      const PackItem& top = items[static_cast<std::size_t>(candidate[highest])];
-      if (item.offset + aligned(item.bytes) > top.offset + aligned(top.bytes)) highest = i;
+      if (top(i) > top(highest)) highest = i;
     }
     if (stream.word(attempt_index * 4) % 4 == 0)
       highest = stream.word(attempt_index * 4 + 1) % candidate.size();
@@ -162,7 +167,7 @@ std::size_t pack(std::vector<PackItem>& items) {
     candidate.insert(candidate.begin() + static_cast<std::ptrdiff_t>(to), moved);
     attempt(candidate, best_fit);
   }
-  place(items, best_order, conflicts, best_fit);
+  for (std::size_t i = 0; i < items.size(); ++i) items[i].offset = best_offsets[i];
   return best == std::numeric_limits<std::size_t>::max() ? 0 : best;
 }
 
