@@ -36,35 +36,36 @@ enum class Fit { kTightest, kLowest };  // which of the gaps that are large enou
 
 // Places items in the given order, each into a gap between those already placed. Gives up as soon
 // as they reach beyond `most`.
-std::size_t place(std::vector<PackItem>& items, const std::vector<int>& order,
-                  const std::vector<std::vector<int>>& conflicts, Fit fit, std::size_t most) {
-  constexpr std::size_t kUnplaced = std::numeric_limits<std::size_t>::max();
-  for (PackItem& item : items) item.offset = kUnplaced;
+std::size_t place(std::vector<PackItem>& items, const std::vector<int>& order, Fit fit,
+                  std::size_t most) {
+  constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  struct Placed {
+    std::size_t from, to;
+    int first, last;
+  };
+  std::vector<Placed> placed;  // by where they begin
+  placed.reserve(items.size());
   std::size_t arena = 0;
-  std::vector<std::pair<std::size_t, std::size_t>> taken;
   for (const int index : order) {
     PackItem& item = items[static_cast<std::size_t>(index)];
     const std::size_t bytes = aligned(item.bytes);
-    taken.clear();
-    for (const int other : conflicts[static_cast<std::size_t>(index)]) {
-      const PackItem& neighbour = items[static_cast<std::size_t>(other)];
-      if (neighbour.offset != kUnplaced) {
-        taken.emplace_back(neighbour.offset, neighbour.offset + aligned(neighbour.bytes));
-      }
-    }
-    std::sort(taken.begin(), taken.end());
-    std::size_t best_gap = kUnplaced, best = 0, end = 0;
-    for (const auto& [from, to] : taken) {
-      if (from > end && from - end >= bytes && from - end < best_gap) {
-        best_gap = from - end;
+    std::size_t best_gap = kNone, best = 0, end = 0;
+    for (const Placed& other : placed) {
+      if (other.first > item.last || item.first > other.last) continue;
+      if (other.from > end && other.from - end >= bytes && other.from - end < best_gap) {
+        best_gap = other.from - end;
         best = end;
         if (fit == Fit::kLowest) break;
       }
-      end = std::max(end, to);
+      end = std::max(end, other.to);
     }
-    item.offset = best_gap == kUnplaced ? end : best;
+    item.offset = best_gap == kNone ? end : best;
     arena = std::max(arena, item.offset + bytes);
     if (arena > most) break;
+    const auto behind =
+        std::upper_bound(placed.begin(), placed.end(), item.offset,
+                         [](std::size_t from, const Placed& other) { return from < other.from; });
+    placed.insert(behind, {item.offset, item.offset + bytes, item.first, item.last});
   }
   return arena;
 }
@@ -102,7 +103,7 @@ std::size_t pack(std::vector<PackItem>& items) {
   std::size_t best = std::numeric_limits<std::size_t>::max();
   Fit best_fit = Fit::kTightest;
   const auto attempt = [&](const std::vector<int>& candidate, Fit fit) {
-    const std::size_t arena = place(items, candidate, conflicts, fit, best);
+    const std::size_t arena = place(items, candidate, fit, best);
     // Equals are taken too: the climb crosses plateaus, where most small graphs get stuck
     // otherwise.
     if (arena > best) return;
