@@ -15,21 +15,22 @@ std::size_t aligned(std::size_t bytes) {
   return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }
 
-bool overlap_in_time(const PackItem& a, const PackItem& b) {
+template <typename A, typename B>
+bool overlap_in_time(const A& a, const B& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-// Items that meet in time, for each item: the same for every order, so found once.
-std::vector<std::vector<int>> find_conflicts(const std::vector<PackItem>& items) {
-  std::vector<std::vector<int>> conflicts(items.size());
+// For each item the bytes of those that meet it in time.
+std::vector<double> neighbour_bytes(const std::vector<PackItem>& items) {
+  std::vector<double> bytes(items.size(), 0);
   for (std::size_t i = 0; i < items.size(); ++i) {
     for (std::size_t j = i + 1; j < items.size(); ++j) {
       if (!overlap_in_time(items[i], items[j])) continue;
-      conflicts[i].push_back(static_cast<int>(j));
-      conflicts[j].push_back(static_cast<int>(i));
+      bytes[i] += static_cast<double>(items[j].bytes);
+      bytes[j] += static_cast<double>(items[i].bytes);
     }
   }
-  return conflicts;
+  return bytes;
 }
 
 enum class Fit { kTightest, kLowest };  // which of the gaps that are large enough
@@ -51,7 +52,7 @@ std::size_t place(std::vector<PackItem>& items, const std::vector<int>& order, F
     const std::size_t bytes = aligned(item.bytes);
     std::size_t best_gap = kNone, best = 0, end = 0;
     for (const Placed& other : placed) {
-      if (other.first > item.last || item.first > other.last) continue;
+      if (!overlap_in_time(other, item)) continue;
       if (other.from > end && other.from - end >= bytes && other.from - end < best_gap) {
         best_gap = other.from - end;
         best = end;
@@ -94,7 +95,6 @@ std::size_t max_live(const std::vector<PackItem>& items, int* when) {
 
 std::size_t pack(std::vector<PackItem>& items) {
   const std::size_t bound = max_live(items);
-  const auto conflicts = find_conflicts(items);
   std::vector<int> order(items.size());
   std::iota(order.begin(), order.end(), 0);
 
@@ -133,13 +133,8 @@ std::size_t pack(std::vector<PackItem>& items) {
   if (best > bound)
     by([&](const PackItem& item, int) { return static_cast<double>(item.bytes) * duration(item); });
   if (best > bound) {
-    by([&](const PackItem&, int index) {
-      double sum = 0;
-      for (const int other : conflicts[static_cast<std::size_t>(index)]) {
-        sum += static_cast<double>(items[static_cast<std::size_t>(other)].bytes);
-      }
-      return sum;
-    });
+    const std::vector<double> neighbours = neighbour_bytes(items);
+    by([&](const PackItem&, int index) { return neighbours[static_cast<std::size_t>(index)]; });
   }
   if (best > bound) by([](const PackItem& item, int) { return -static_cast<double>(item.first); });
 
