@@ -323,17 +323,23 @@ TEST(GhostBatchNorm, OnlyByConsentAndOnlyIfNeeded) {
   EXPECT_EQ(wide_fit(free, allowed).lossy, rungs({}));
 }
 
+// `count` convolutions with an activation behind each, and the layers that end the model.
+Sequential conv_chain(int count, const char* activation, std::int64_t size, const Layer& end) {
+  std::vector<Layer> layers;
+  for (int i = 0; i < count; ++i) {
+    layers.emplace_back(
+        Conv2D{.filters = 16, .kernel_size = 3, .padding = "same", .activation = activation});
+  }
+  layers.push_back(end);
+  layers.emplace_back(Dense{.units = 3, .activation = "softmax"});
+  Sequential model({size, size, 1}, layers);
+  model.compile({.optimizer = "sgd", .loss = "sparse_categorical_crossentropy"});
+  return model;
+}
+
 // A file takes what is saved long before this rung is asked for: little is left for it to save.
 TEST(HalfActivations, OnlyByConsentAndOnlyIfNeeded) {
-  std::vector<Layer> layers;
-  for (int i = 0; i < 8; ++i) {
-    layers.emplace_back(
-        Conv2D{.filters = 16, .kernel_size = 3, .padding = "same", .activation = "sigmoid"});
-  }
-  layers.emplace_back(Flatten{});
-  layers.emplace_back(Dense{.units = 3, .activation = "softmax"});
-  Sequential model({64, 64, 1}, layers);
-  model.compile({.optimizer = "sgd", .loss = "sparse_categorical_crossentropy"});
+  Sequential model = conv_chain(8, "sigmoid", 64, Flatten{});
   FitOptions options = {.batch_size = 64, .threads = 1, .memory_budget = kAmple};
   options.policy = "mixed_float16";
   const std::uint64_t smaller = model.memory_plan(options).floor_bytes;
@@ -352,15 +358,7 @@ TEST(HalfActivations, OnlyByConsentAndOnlyIfNeeded) {
 
 // With the whole batch in flight, what is saved is most of what there is.
 TEST(Policy, SavedActivationsTakeHalfTheRoom) {
-  std::vector<Layer> layers;
-  for (int i = 0; i < 12; ++i) {
-    layers.emplace_back(
-        Conv2D{.filters = 16, .kernel_size = 3, .padding = "same", .activation = "relu"});
-  }
-  layers.emplace_back(GlobalAveragePooling2D{});
-  layers.emplace_back(Dense{.units = 3, .activation = "softmax"});
-  Sequential model({32, 32, 1}, layers);
-  model.compile({.optimizer = "sgd", .loss = "sparse_categorical_crossentropy"});
+  Sequential model = conv_chain(12, "relu", 32, GlobalAveragePooling2D{});
   const auto activations = [&](const char* policy) {
     const MemoryReport report = model.memory_plan(
         {.batch_size = 64, .threads = 1, .group = 64, .memory_budget = kAmple, .policy = policy});
