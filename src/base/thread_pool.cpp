@@ -39,6 +39,7 @@ void wait_until(std::atomic<T>& value, int spins, const Done& done) {
 ThreadPool::ThreadPool(int threads, const std::function<void()>& on_thread_start)
     : spins_(threads <= static_cast<int>(std::thread::hardware_concurrency()) ? kSpins : 0) {
   SUREFIT_CHECK(threads >= 1, "a pool of {} threads", threads);
+  shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(threads));
   if (on_thread_start) on_thread_start();
   workers_.reserve(static_cast<std::size_t>(threads - 1));
   for (int thread = 1; thread < threads; ++thread) {
@@ -76,8 +77,11 @@ void ThreadPool::run(std::size_t count, Function function, const void* context) 
   }
   function_ = function;
   context_ = context;
-  count_ = count;
-  next_.store(0, std::memory_order_relaxed);
+  const std::size_t threads = workers_.size() + 1;
+  for (std::size_t thread = 0; thread < threads; ++thread) {
+    shares_[thread].next.store(count * thread / threads, std::memory_order_relaxed);
+    shares_[thread].end = count * (thread + 1) / threads;
+  }
   busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
@@ -90,9 +94,14 @@ void ThreadPool::run(std::size_t count, Function function, const void* context) 
 }
 
 void ThreadPool::work(int thread) {
+  const int threads = this->threads();
+  for (int turn = 0; turn < threads; ++turn) work_on(shares_[(thread + turn) % threads], thread);
+}
+
+void ThreadPool::work_on(Share& share, int thread) {
   for (;;) {
-    const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
-    if (index >= count_) return;
+    const std::size_t index = share.next.fetch_add(1, std::memory_order_relaxed);
+    if (index >= share.end) return;
     try {
       function_(context_, index, thread);
     } catch (...) {

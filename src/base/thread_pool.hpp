@@ -25,9 +25,11 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls task(index, thread) for every index in [0, count), each once, and returns when all are
-  // done. Allocates nothing. Which thread takes which index is not fixed: a task's result must
-  // depend on its index alone. Of the exceptions thrown, that of the lowest index is rethrown here.
-  // Calls must not nest.
+  // done. Allocates nothing. Every thread begins with its own share of the indices, the same in
+  // every call, so that what it wrote last time is still in its cache; who is done early takes from
+  // the others. Which thread takes which index is therefore not fixed: a task's result must depend
+  // on its index alone. Of the exceptions thrown, that of the lowest index is rethrown here. Calls
+  // must not nest.
   template <typename Task>
   void parallel_for(std::size_t count, const Task& task) {
     run(
@@ -41,7 +43,9 @@ class ThreadPool {
  private:
   using Function = void (*)(const void* context, std::size_t index, int thread);
   void run(std::size_t count, Function function, const void* context);
+  struct Share;
   void work(int thread);
+  void work_on(Share& share, int thread);
   void worker_loop(int thread);
 
   const int spins_;
@@ -51,8 +55,11 @@ class ThreadPool {
   alignas(64) std::atomic<std::uint32_t> round_{0};
   Function function_ = nullptr;
   const void* context_ = nullptr;
-  std::size_t count_ = 0;
-  alignas(64) std::atomic<std::size_t> next_{0};
+  struct alignas(64) Share {
+    std::atomic<std::size_t> next{0};
+    std::size_t end = 0;
+  };
+  std::unique_ptr<Share[]> shares_;  // one per thread
   alignas(64) std::atomic<int> busy_{0};
   std::atomic<bool> failed_{false};
   std::atomic_flag failure_lock_ = ATOMIC_FLAG_INIT;

@@ -9,13 +9,15 @@ double node_seconds(const Graph& graph, NodeId id, const OpTraits& traits, std::
                     int threads, double groups, const CostModel& model) {
   const Node& node = graph.node(id);
   const double runs = traits.role == BatchRole::kBatchFree ? 1 : groups;
-  // What lies outside the batch (weights, their gradients) streams from memory once per group.
+  // What lies outside the batch (weights, their gradients) streams from memory once per group, or
+  // stays in the cache.
   double bytes = 0;
   const auto add = [&](const std::vector<ValueId>& values) {
     for (const ValueId value : values) {
       const ValueType& type = graph.value(graph.root(value)).type;
-      bytes += static_cast<double>(type.stored_bytes()) *
-               (type.batched ? static_cast<double>(batch) : runs);
+      const auto each = static_cast<double>(type.stored_bytes());
+      const double times = each <= model.cache_bytes ? 1 : runs;
+      bytes += each * (type.batched ? static_cast<double>(batch) : times);
     }
   };
   add(node.inputs);

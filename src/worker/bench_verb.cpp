@@ -20,12 +20,15 @@
 namespace surefit::worker {
 namespace {
 
-// Seconds per node, added up over the groups of a step.
+// Seconds per node in a step, over its groups; the mean of several steps.
 class Profile final : public RunObserver {
  public:
   void before(const Node&) override { started_ = monotonic_seconds(); }
   void after(const Node& node, std::span<const Operand>, std::int64_t, std::int64_t) override {
     seconds[node.id] += monotonic_seconds() - started_;
+  }
+  void divide(std::int64_t steps) {
+    for (auto& [node, sum] : seconds) sum /= static_cast<double>(steps);
   }
   std::map<NodeId, double> seconds;
 
@@ -129,8 +132,9 @@ int bench_verb(const Arguments& arguments) {
   const std::uint64_t peak = read_process_memory().peak_bytes;
   Profile profile;
   const double started = monotonic_seconds();
-  executable.run(context, &profile);
-  const double total = monotonic_seconds() - started;
+  for (std::int64_t step = 0; step < steps; ++step) executable.run(context, &profile);
+  const double total = (monotonic_seconds() - started) / static_cast<double>(steps);
+  profile.divide(steps);
   std::vector<double> sorted = seconds;
   std::sort(sorted.begin(), sorted.end());
   const double median = sorted[sorted.size() / 2];

@@ -50,7 +50,7 @@ void backward_bias(const DenseBackwardBiasArgs& a) {
 
 // Where weight (k, oc) is in the packed array.
 SUREFIT_INLINE std::int64_t packed_index(DenseShape s, std::int64_t k, std::int64_t oc) {
-  if (has_rows(s)) return oc * rows_stride(s) + k;
+  if (has_rows(s)) return rows_index(s, k, oc);
   return (oc / kDensePanel * s.inputs + k) * kDensePanel + oc % kDensePanel;
 }
 

@@ -2,9 +2,8 @@
 // Fully connected layer: y[n][oc] = sum_k x[n][k] W[k][oc] + b[oc].
 //
 // Packed weights, a fixed rule on shape:
-//   outputs <= kDenseRowsMax: rows [OC][round_up(K, 8)], vectors along k, nothing wasted on padded
-//   outputs; otherwise:                panels [ceil(OC/16)][K][16], vectors along outputs, weights
-//   stream once.
+//   outputs <= kDenseRowsMax: rows [ceil(K/8)][OC][8], vectors along k, nothing wasted on padded
+//   outputs; otherwise: panels [ceil(OC/16)][K][16], vectors along outputs, weights stream once.
 // Padding is zero and stays zero (its gradient is zero).
 //
 // Sum orders, fixed by shape: forward of a row layout: eight chains (k mod 8, k increasing), then a

@@ -2,6 +2,9 @@
 // Dense with few outputs (row layout): vectors along k, so ten outputs cost ten outputs and not
 // sixteen. Register tiles of 12 accumulators or fewer; k tiles keep the weights of all rows in L1
 // (16 x 384 floats = 24 KiB).
+//
+// Eight k of all outputs lie together, so a range of k is one stretch of memory: the gradient, the
+// update and backward-data cut the weights alike, and each thread finds its part in its own cache.
 #pragma once
 
 #include "engine/kernels/dense.hpp"
@@ -14,8 +17,13 @@ inline constexpr std::int64_t kRowsChunk =
     16;                               // samples whose accumulators are parked between k tiles
 inline constexpr int kRowsGroup = 6;  // outputs in registers at once
 
-SUREFIT_INLINE std::int64_t rows_stride(DenseShape s) {
-  return (s.inputs + 7) / 8 * 8;
+// Floats from eight k of an output to the next eight.
+SUREFIT_INLINE std::int64_t rows_step(DenseShape s) {
+  return s.outputs * kBlock;
+}
+// Where weight (k, oc) is in the packed array.
+SUREFIT_INLINE std::int64_t rows_index(DenseShape s, std::int64_t k, std::int64_t oc) {
+  return k / kBlock * rows_step(s) + oc * kBlock + k % kBlock;
 }
 
 // Calls f(begin, integral_constant<size>) over outputs cut into nearly equal groups of at most 6.
@@ -53,23 +61,23 @@ SUREFIT_INLINE void for_groups(std::int64_t count, F f) {
 // lane.
 template <int S, int G>
 SUREFIT_INLINE void rows_dot(const float* x, std::int64_t x_stride, const float* w,
-                             std::int64_t w_stride, std::int64_t count, V8 (*park)[kDenseRowsMax]) {
+                             std::int64_t w_step, std::int64_t count, V8 (*park)[kDenseRowsMax]) {
   V8 acc[S][G];
   for (int s = 0; s < S; ++s)
     for (int g = 0; g < G; ++g) acc[s][g] = park[s][g];
   std::int64_t k = 0;
-  for (; k + kBlock <= count; k += kBlock) {
+  for (; k + kBlock <= count; k += kBlock, w += w_step) {
     V8 v[S];
     for (int s = 0; s < S; ++s) v[s] = hold(load(x + s * x_stride + k));
     for (int g = 0; g < G; ++g) {
-      const V8 weight = hold(load(w + g * w_stride + k));
+      const V8 weight = hold(load(w + g * kBlock));
       for (int s = 0; s < S; ++s) acc[s][g] = madd(v[s], weight, acc[s][g]);
     }
   }
   if (k < count) {
     for (int s = 0; s < S; ++s) {
       const V8 v = load_lanes(x + s * x_stride + k, count - k);
-      for (int g = 0; g < G; ++g) acc[s][g] = madd(v, load(w + g * w_stride + k), acc[s][g]);
+      for (int g = 0; g < G; ++g) acc[s][g] = madd(v, load(w + g * kBlock), acc[s][g]);
     }
   }
   for (int s = 0; s < S; ++s)
@@ -77,7 +85,7 @@ SUREFIT_INLINE void rows_dot(const float* x, std::int64_t x_stride, const float*
 }
 
 inline void rows_forward(const DenseForwardArgs& a) {
-  const std::int64_t outputs = a.shape.outputs, stride = rows_stride(a.shape);
+  const std::int64_t outputs = a.shape.outputs, step = rows_step(a.shape);
   V8 park[kRowsChunk][kDenseRowsMax];
   for (std::int64_t n0 = a.sample_begin; n0 < a.sample_end; n0 += kRowsChunk) {
     const std::int64_t rows = a.sample_end - n0 < kRowsChunk ? a.sample_end - n0 : kRowsChunk;
@@ -90,11 +98,11 @@ inline void rows_forward(const DenseForwardArgs& a) {
         for_groups(outputs, [&](std::int64_t oc, auto size) {
           V8(*tile)[kDenseRowsMax] = reinterpret_cast<V8(*)[kDenseRowsMax]>(&park[n][oc]);
           const float* row = x + n * a.src_stride;
-          const float* w = a.weights + oc * stride + k;
+          const float* w = a.weights + rows_index(a.shape, k, oc);
           if (n + 1 < rows) {
-            rows_dot<2, size.value>(row, a.src_stride, w, stride, count, tile);
+            rows_dot<2, size.value>(row, a.src_stride, w, step, count, tile);
           } else {
-            rows_dot<1, size.value>(row, a.src_stride, w, stride, count, tile);
+            rows_dot<1, size.value>(row, a.src_stride, w, step, count, tile);
           }
         });
       }
@@ -113,15 +121,15 @@ inline void rows_forward(const DenseForwardArgs& a) {
 template <int S, int KV>
 SUREFIT_INLINE void rows_data_tile(const DenseBackwardDataArgs& a, std::int64_t n, std::int64_t k,
                                    std::int64_t last_lanes) {
-  const std::int64_t stride = rows_stride(a.shape);
-  const float* w = a.weights + k;
+  const std::int64_t step = rows_step(a.shape);
+  const float* w = a.weights + rows_index(a.shape, k, 0);
   const float* dy = a.diff_dst + n * a.diff_dst_stride;
   V8 acc[S][KV] = {};
-  for (std::int64_t oc = 0; oc < a.shape.outputs; ++oc, w += stride) {
+  for (std::int64_t oc = 0; oc < a.shape.outputs; ++oc, w += kBlock) {
     V8 d[S];
     for (int s = 0; s < S; ++s) d[s] = hold(splat(dy[s * a.diff_dst_stride + oc]));
     for (int v = 0; v < KV; ++v) {
-      const V8 weight = hold(load(w + v * kBlock));
+      const V8 weight = hold(load(w + v * step));
       for (int s = 0; s < S; ++s) acc[s][v] = madd(d[s], weight, acc[s][v]);
     }
   }
@@ -157,11 +165,11 @@ inline void rows_backward_data(const DenseBackwardDataArgs& a) {
 template <int G, int KV>
 SUREFIT_INLINE void rows_weights_tile(const DenseBackwardWeightsArgs& a, std::int64_t oc,
                                       std::int64_t k, std::int64_t last_lanes) {
-  const std::int64_t stride = rows_stride(a.shape);
-  float* dw = a.diff_weights + oc * stride + k;
+  const std::int64_t step = rows_step(a.shape);
+  float* dw = a.diff_weights + rows_index(a.shape, k, oc);
   V8 acc[G][KV];
   for (int g = 0; g < G; ++g)
-    for (int v = 0; v < KV; ++v) acc[g][v] = a.first ? V8{} : load(dw + g * stride + v * kBlock);
+    for (int v = 0; v < KV; ++v) acc[g][v] = a.first ? V8{} : load(dw + v * step + g * kBlock);
   const float* x = a.src + a.sample_begin * a.src_stride + k;
   const float* dy = a.diff_dst + a.sample_begin * a.diff_dst_stride + oc;
   for (std::int64_t n = a.sample_begin; n < a.sample_end; ++n) {
@@ -177,7 +185,7 @@ SUREFIT_INLINE void rows_weights_tile(const DenseBackwardWeightsArgs& a, std::in
     dy += a.diff_dst_stride;
   }
   for (int g = 0; g < G; ++g)
-    for (int v = 0; v < KV; ++v) store(dw + g * stride + v * kBlock, acc[g][v]);
+    for (int v = 0; v < KV; ++v) store(dw + v * step + g * kBlock, acc[g][v]);
 }
 
 inline void rows_backward_weights(const DenseBackwardWeightsArgs& a) {
