@@ -32,7 +32,7 @@ struct OpTraits {
   // Tasks of a kPerSample node take this many samples at once where they can (weights are read once for all of
   // them); it never changes a bit.
   int samples_per_task = 1;
-  // A kBatchFree node runs its blocks this many times over, everybody done before the next phase begins.
+  // A node that is no kReduction runs its tasks this many times over, everybody done before the next phase begins.
   int phases = 1;
   // Groups end at multiples of this many samples; so do the tasks of a kPerSample node, whose samples then depend on
   // the others of their grain.

@@ -46,7 +46,10 @@ SUREFIT_INLINE V8 from_bits(I8 v) {
 
 // Fixed tree over the lanes: ((0+4)+(2+6)) + ((1+5)+(3+7)).
 SUREFIT_INLINE float sum_lanes(V8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+  const V4 four =
+      __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+  const V4 two = four + __builtin_shufflevector(four, four, 2, 3, 2, 3);
+  return two[0] + two[1];
 }
 
 SUREFIT_INLINE D4 low_double(V8 v) {

@@ -48,7 +48,7 @@ class DenseImpl final : public LayerImpl {
     }
     return emit_activation(
         builder, spec_.activation,
-        builder.emit1(make_dense_op(spec_.units, spec_.use_bias), std::move(operands)));
+        builder.emit(make_dense_op(spec_.units, spec_.use_bias), std::move(operands))[0]);
   }
 
  private:

@@ -16,24 +16,36 @@ namespace {
 
 using kernels::DenseShape;
 
-// Units of work are cut so that a task is worth its dispatch but a wide machine still finds enough
-// of them.
-constexpr std::int64_t kRowsPerTask = 512;  // of the kernel, for layers with few outputs
-constexpr std::int64_t kUnitsPerTask = 4;
+constexpr std::int64_t kStripRows = 512;  // of a kernel with many outputs
 
 DenseShape shape_of(const ValueType& input, std::int64_t units) {
   return {static_cast<std::int64_t>(input.stored_count()), units};
 }
 
+std::int64_t div_up(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+// How the weights are cut into tasks: along k where there are few outputs, into panels of 16
+// outputs where there are many. With few outputs the cut is the same in forward, backward and
+// update, so that a thread meets the same part of the weights everywhere and no other has touched
+// it; forward then adds the sums of the parts in order. Eight parts at least, where there is enough
+// work: the executable cuts samples instead where there are fewer.
 struct Cut {
-  std::int64_t k_parts = 1, unit_parts = 1;
+  std::int64_t k_step, k_parts = 1;
+  std::int64_t unit_step, unit_parts = 1;
 };
 
 Cut cut_weights(const DenseShape& shape) {
   const std::int64_t units = kernels::dense_units(shape);
-  return {
-      units == 1 ? std::max<std::int64_t>(1, (shape.inputs + kRowsPerTask - 1) / kRowsPerTask) : 1,
-      (units + kUnitsPerTask - 1) / kUnitsPerTask};
+  Cut cut{.k_step = shape.inputs, .unit_step = std::clamp<std::int64_t>(units / 8, 1, 4)};
+  if (units == 1) {
+    const std::int64_t parts = std::clamp<std::int64_t>(shape.inputs / 640, 1, 64);
+    cut.k_step = round_up(div_up(shape.inputs, parts), 8);
+  }
+  cut.k_parts = div_up(shape.inputs, cut.k_step);
+  cut.unit_parts = div_up(units, cut.unit_step);
+  return cut;
 }
 
 // Part `index` of [0, count) in steps of `step`.
@@ -88,35 +100,34 @@ class DenseUpdateOp final : public Op {
     traits.blocks = static_cast<int>(cut_weights(shape_).unit_parts) + (bias_ ? 1 : 0);
     traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
     traits.thread_scratch_bytes =
-        static_cast<std::size_t>(kRowsPerTask * kernels::kDensePanel) * sizeof(float);
+        static_cast<std::size_t>(kStripRows * kernels::kDensePanel) * sizeof(float);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
-    return make_kernel("own", [shape = shape_, update = update_](const Task& task) {
-      // Part of a batch would be applied as if it were the whole.
-      SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
-                    task.begin, task.end, task.step->samples);
-      const std::int64_t units = kernels::dense_units(shape);
-      if (task.block == (units + kUnitsPerTask - 1) / kUnitsPerTask)
-        return backward_bias(shape, task, task.outputs[0]);
-      auto* gradient = reinterpret_cast<float*>(task.thread_scratch);
-      kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
-      args.read_soon = true;
-      const auto [first, last] = part(units, kUnitsPerTask, task.block);
-      for (args.unit_begin = first; args.unit_begin < last; ++args.unit_begin) {
-        args.unit_end = args.unit_begin + 1;
-        for (args.k_begin = 0; args.k_begin < shape.inputs; args.k_begin = args.k_end) {
-          args.k_end = std::min(shape.inputs, args.k_begin + kRowsPerTask);
-          const std::int64_t begin =
-              (args.unit_begin * shape.inputs + args.k_begin) * kernels::kDensePanel;
-          args.diff_weights = gradient - begin;  // the kernel addresses the whole array
-          kernels::table().dense.backward_weights(args);
-          update->run(*task.step, task.inputs.subspan(2), begin,
-                      (args.k_end - args.k_begin) * kernels::kDensePanel, gradient);
-        }
-      }
-    });
+    return make_kernel(
+        "own", [shape = shape_, cut = cut_weights(shape_), update = update_](const Task& task) {
+          // Part of a batch would be applied as if it were the whole.
+          SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
+                        task.begin, task.end, task.step->samples);
+          if (task.block == cut.unit_parts) return backward_bias(shape, task, task.outputs[0]);
+          auto* gradient = reinterpret_cast<float*>(task.thread_scratch);
+          kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
+          args.read_soon = true;
+          const auto [first, last] = part(kernels::dense_units(shape), cut.unit_step, task.block);
+          for (args.unit_begin = first; args.unit_begin < last; ++args.unit_begin) {
+            args.unit_end = args.unit_begin + 1;
+            for (args.k_begin = 0; args.k_begin < shape.inputs; args.k_begin = args.k_end) {
+              args.k_end = std::min(shape.inputs, args.k_begin + kStripRows);
+              const std::int64_t begin =
+                  (args.unit_begin * shape.inputs + args.k_begin) * kernels::kDensePanel;
+              args.diff_weights = gradient - begin;  // the kernel addresses the whole array
+              kernels::table().dense.backward_weights(args);
+              update->run(*task.step, task.inputs.subspan(2), begin,
+                          (args.k_end - args.k_begin) * kernels::kDensePanel, gradient);
+            }
+          }
+        });
   }
 
  private:
@@ -158,10 +169,9 @@ class DenseBackwardWeightsOp final : public Op {
         return backward_bias(shape, task, task.outputs[1]);
       kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
       args.diff_weights = task.outputs[0].at();
-      const std::int64_t k_step = cut.k_parts == 1 ? shape.inputs : kRowsPerTask;
-      std::tie(args.k_begin, args.k_end) = part(shape.inputs, k_step, task.block % cut.k_parts);
+      std::tie(args.k_begin, args.k_end) = part(shape.inputs, cut.k_step, task.block % cut.k_parts);
       std::tie(args.unit_begin, args.unit_end) =
-          part(kernels::dense_units(shape), kUnitsPerTask, task.block / cut.k_parts);
+          part(kernels::dense_units(shape), cut.unit_step, task.block / cut.k_parts);
       kernels::table().dense.backward_weights(args);
     });
   }
@@ -186,16 +196,14 @@ class DenseBackwardDataOp final : public Op {
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
-    traits.blocks = static_cast<int>(
-        std::max<std::int64_t>(1, (shape_.inputs + kRowsPerTask - 1) / kRowsPerTask));
+    traits.blocks = static_cast<int>(div_up(shape_.inputs, k_step()));
     traits.samples_per_task = 64;
     traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
-    const DenseShape shape = shape_;
-    return make_kernel("own", [shape](const Task& task) {
+    return make_kernel("own", [shape = shape_, step = k_step()](const Task& task) {
       kernels::DenseBackwardDataArgs args;
       args.shape = shape;
       args.diff_dst = task.inputs[0].at(task.begin);
@@ -204,32 +212,68 @@ class DenseBackwardDataOp final : public Op {
       args.diff_src = task.outputs[0].at(task.begin);
       args.diff_src_stride = float_stride(task.outputs[0]);
       args.sample_end = task.end - task.begin;
-      std::tie(args.k_begin, args.k_end) = part(shape.inputs, kRowsPerTask, task.block);
+      std::tie(args.k_begin, args.k_end) = part(shape.inputs, step, task.block);
       kernels::table().dense.backward_data(args);
     });
   }
 
  private:
+  std::int64_t k_step() const {
+    return kernels::dense_units(shape_) == 1 ? cut_weights(shape_).k_step : kStripRows;
+  }
   DenseShape shape_;
   ValueType input_;
 };
 
+// A part is a smaller layer, as its weights lie together.
+void run_part(kernels::DenseForwardArgs own, const Cut& cut, const Task& task) {
+  const auto [begin, end] = part(own.shape.inputs, cut.k_step, task.block);
+  own.src += begin;
+  own.weights += begin * own.shape.outputs;
+  own.bias = nullptr;
+  own.relu = false;
+  own.dst = task.outputs[1].at(task.begin) + task.block * own.shape.outputs;
+  own.dst_stride = float_stride(task.outputs[1]);
+  own.shape.inputs = end - begin;
+  own.unit_end = 1;
+  kernels::table().dense.forward(own);
+}
+
+// Every block takes some of the samples.
+void add_parts(const kernels::DenseForwardArgs& own, std::int64_t parts, const Task& task) {
+  const std::int64_t outputs = own.shape.outputs, samples = own.sample_end;
+  const std::int64_t end = samples * (task.block + 1) / parts;
+  for (std::int64_t n = samples * task.block / parts; n < end; ++n) {
+    const float* sums = task.outputs[1].at(task.begin + n);
+    float* y = own.dst + n * own.dst_stride;
+    for (std::int64_t oc = 0; oc < outputs; ++oc) y[oc] = own.bias != nullptr ? own.bias[oc] : 0.0f;
+    for (std::int64_t at = 0; at < parts; ++at, sums += outputs) {
+      for (std::int64_t oc = 0; oc < outputs; ++oc) y[oc] += sums[oc];
+    }
+    if (!own.relu) continue;
+    for (std::int64_t oc = 0; oc < outputs; ++oc) y[oc] = y[oc] <= 0.0f ? 0.0f : y[oc];
+  }
+}
+
+// Outputs: y and, where forward has parts, the sum of each of them.
 class DenseOp final : public Op {
  public:
   DenseOp(std::int64_t units, bool bias, bool relu) : units_(units), bias_(bias), relu_(relu) {}
   std::string_view kind() const override { return relu_ ? "dense_relu" : "dense"; }
-  std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    ValueType type;
-    type.shape = Shape{units_};
-    return {type};
+  std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
+    std::vector<ValueType> types = {vector_type(units_, DType::kFloat32, true)};
+    const std::int64_t parts = cut_weights(shape_of(inputs[0], units_)).k_parts;
+    if (parts > 1) types.push_back(vector_type(parts * units_, DType::kFloat32, true));
+    return types;
   }
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     OpTraits traits;
-    const std::int64_t units = kernels::dense_units(shape_of(inputs[0], units_));
-    traits.blocks = static_cast<int>((units + kUnitsPerTask - 1) / kUnitsPerTask);
+    const DenseShape shape = shape_of(inputs[0], units_);
+    const Cut cut = cut_weights(shape);
+    traits.blocks = static_cast<int>(cut.k_parts * cut.unit_parts);
+    traits.phases = cut.k_parts > 1 ? 2 : 1;
     traits.samples_per_task = 64;
-    traits.flops_per_sample =
-        2.0 * static_cast<double>(inputs[0].stored_count()) * static_cast<double>(units_);
+    traits.flops_per_sample = 2.0 * static_cast<double>(shape.inputs * shape.outputs);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
@@ -237,19 +281,22 @@ class DenseOp final : public Op {
     kernels::DenseForwardArgs args;
     args.shape = shape_of(inputs[0], units_);
     args.relu = relu_;
-    return make_kernel("own", [args, bias = bias_](const Task& task) {
-      kernels::DenseForwardArgs own = args;
-      own.src = task.inputs[0].at(task.begin);
-      own.src_stride = float_stride(task.inputs[0]);
-      own.weights = task.inputs[1].at();
-      own.bias = bias ? task.inputs[2].at() : nullptr;
-      own.dst = task.outputs[0].at(task.begin);
-      own.dst_stride = float_stride(task.outputs[0]);
-      own.sample_end = task.end - task.begin;
-      std::tie(own.unit_begin, own.unit_end) =
-          part(kernels::dense_units(own.shape), kUnitsPerTask, task.block);
-      kernels::table().dense.forward(own);
-    });
+    return make_kernel(
+        "own", [args, cut = cut_weights(args.shape), bias = bias_](const Task& task) {
+          kernels::DenseForwardArgs own = args;
+          own.src = task.inputs[0].at(task.begin);
+          own.src_stride = float_stride(task.inputs[0]);
+          own.weights = task.inputs[1].at();
+          own.bias = bias ? task.inputs[2].at() : nullptr;
+          own.dst = task.outputs[0].at(task.begin);
+          own.dst_stride = float_stride(task.outputs[0]);
+          own.sample_end = task.end - task.begin;
+          if (cut.k_parts > 1)
+            return task.phase == 0 ? run_part(own, cut, task) : add_parts(own, cut.k_parts, task);
+          std::tie(own.unit_begin, own.unit_end) =
+              part(kernels::dense_units(own.shape), cut.unit_step, task.block);
+          kernels::table().dense.forward(own);
+        });
   }
   std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
                                    std::span<const ValueType>) const override {
