@@ -136,10 +136,17 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
   if (bound.traits.role == BatchRole::kPerSample) {
     const int threads = pool_.threads();
     const bool by_blocks = blocks >= kBlocksPerThread * static_cast<std::size_t>(threads);
-    const std::int64_t share = by_blocks ? samples : (samples + threads - 1) / threads;
-    per_task = round_up(std::clamp<std::int64_t>(bound.traits.samples_per_task, 1, share),
-                        bound.traits.sample_grain);
-    tiles = static_cast<std::size_t>((samples + per_task - 1) / per_task);
+    const std::int64_t liked = std::max(1, bound.traits.samples_per_task);
+    // As many tasks for one thread as for the other.
+    const std::int64_t parts = by_blocks ? div_up(samples, liked)
+                                         : threads * div_up(samples, threads * liked);
+    per_task = round_up(div_up(samples, parts), bound.traits.sample_grain);
+    tiles = static_cast<std::size_t>(div_up(samples, per_task));
+  }
+  // A reduction owns its blocks; samples pass through all of them, so many at a time.
+  std::int64_t pass_begin = begin, pass = std::max<std::int64_t>(samples, 1);
+  if (bound.traits.role == BatchRole::kReduction && bound.traits.samples_per_pass > 0) {
+    pass = per_task = round_up(bound.traits.samples_per_pass, bound.traits.sample_grain);
   }
   int phase = 0;
   const auto run_task = [&](std::size_t index, int thread) {
@@ -147,7 +154,7 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     task.step = &context;
     task.inputs = bound.inputs;
     task.outputs = bound.outputs;
-    task.begin = begin + static_cast<std::int64_t>(index / blocks) * per_task;
+    task.begin = pass_begin + static_cast<std::int64_t>(index / blocks) * per_task;
     task.end = std::min(end, task.begin + per_task);
     task.block = static_cast<int>(index % blocks);
     task.phase = phase;
@@ -159,7 +166,11 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     task.shared_scratch = bound.shared_scratch;
     bound.kernel->run(task);
   };
-  for (; phase < bound.traits.phases; ++phase) pool_.parallel_for(tiles * blocks, run_task);
+  for (; pass_begin < end; pass_begin += pass) {
+    for (phase = 0; phase < bound.traits.phases; ++phase) {
+      pool_.parallel_for(tiles * blocks, run_task);
+    }
+  }
 }
 
 // In pieces of a megabyte, so that all threads have a share.

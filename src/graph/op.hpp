@@ -32,6 +32,9 @@ struct OpTraits {
   // Tasks of a kPerSample node take this many samples at once where they can (weights are read once for all of
   // them); it never changes a bit.
   int samples_per_task = 1;
+  // A kReduction takes this many samples at a time through all its blocks (0: all there are), so that what one block
+  // has read is still in cache for the next; it never changes a bit either.
+  int samples_per_pass = 0;
   // A node that is no kReduction runs its tasks this many times over, everybody done before the next phase begins.
   int phases = 1;
   // Groups end at multiples of this many samples; so do the tasks of a kPerSample node, whose samples then depend on

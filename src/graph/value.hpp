@@ -51,6 +51,9 @@ struct ValueType {
   std::string to_string() const;
 };
 
+inline std::int64_t div_up(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

@@ -131,10 +131,17 @@ SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const flo
   });
 }
 
-void product(const float* v, int pitch, int rows, const float* u, int k, float* m) {
+// Meanwhile asks for the U that is needed next, evenly, if it comes from far away.
+void product(const float* v, int pitch, int rows, const float* u, int k, const float* next,
+             float* m) {
   const int pieces = ceil_div(rows, 6);
   for (int i = 0; i < pieces; ++i) {
     const int begin = part_begin(rows, pieces, i);
+    if (next != nullptr) {
+      for (int line = part_begin(k, pieces, i); line < part_begin(k, pieces, i + 1); ++line) {
+        __builtin_prefetch(next + std::ptrdiff_t(line) * 16, 0, 2);
+      }
+    }
     with_count<6>(part_begin(rows, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
       product_tile<r.value>(v + std::ptrdiff_t(begin) * pitch, pitch, u, k,
                             m + std::ptrdiff_t(begin) * 16);
@@ -178,8 +185,8 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
                     p.tiles_w};
   const int total = tiles.per_sample * (samples.end - samples.begin);
   const int pitch = winograd_pitch(p.ci8);
-  const std::ptrdiff_t v_element = std::ptrdiff_t(chunk) * pitch;
-  const std::ptrdiff_t m_element = std::ptrdiff_t(chunk) * 16;
+  const std::ptrdiff_t v_element = winograd_element(chunk * pitch);
+  const std::ptrdiff_t m_element = winograd_element(chunk * 16);
   const std::ptrdiff_t u_element = std::ptrdiff_t(p.ci8) * 16;
   float* v = scratch;
   float* m = scratch + 36 * v_element;
@@ -196,7 +203,9 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
       for (int e = 0; e < 36; ++e) {
         for (int i = 0; i < batch; ++i) {
           const float* u = a.u + ((from - a.group_begin + i) * 36 + e) * u_element;
-          product(v + e * v_element, pitch, count, u, p.ci8, m + (i * 36 + e) * m_element);
+          const float* next = i + 1 < batch ? u + 36 * u_element : u + (1 - i * 36) * u_element;
+          if (most == 1) next = nullptr;
+          product(v + e * v_element, pitch, count, u, p.ci8, next, m + (i * 36 + e) * m_element);
         }
       }
       for (int i = 0; i < batch * 2; ++i) {

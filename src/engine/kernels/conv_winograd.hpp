@@ -104,14 +104,13 @@ SUREFIT_SHAPE_FN std::size_t winograd_u_bytes(const ConvShape& s, WinogradDirect
 }
 
 // Tiles transformed together: the rows of the matrix products. More rows read U less often, fewer
-// keep the transformed input in cache. Wide layers, whose U comes
-// from memory, gain from more (512 channels at 14x14: 200 GFLOP/s with 48 tiles, 129 with 24),
-// narrow ones lose (64 channels at 32x32: 216 against 270): one run each, one after the other, on a
-// loaded machine.
+// keep the transformed input in cache. Wide layers, whose U comes from memory, gain from more (512
+// channels at 4x4: 310 GFLOP/s with 64 tiles, 263 with 48), narrow ones lose (64 channels at 32x32:
+// 312 with 48, 345 with 24).
 inline constexpr int kWinogradMostTiles = 64;
 SUREFIT_SHAPE_FN int winograd_chunk(const ConvShape& s, WinogradDirection d) {
   const int ci8 = winograd_plane(s, d).ci8;
-  return ci8 <= 256 ? 24 : ci8 <= 512 ? 48 : at_least(24576 / ci8 / 6 * 6, 6);
+  return ci8 <= 256 ? 24 : ci8 <= 512 ? 64 : at_least(24576 / ci8 / 6 * 6, 6);
 }
 // Output groups multiplied while one element's transformed input is in cache.
 SUREFIT_SHAPE_FN int winograd_batch(int ci8) {
@@ -128,17 +127,28 @@ SUREFIT_SHAPE_FN int winograd_sample_group(const ConvShape& s, WinogradDirection
 SUREFIT_SHAPE_FN int winograd_pitch(int ci8) {
   return ci8 + 16;
 }
+// Floats from one element of the 6x6 window to the next, where each has so many: not a power of two
+// either, or the elements of one tile would share cache sets (backward-weights of 64 channels: 271
+// against 214 GFLOP/s).
+SUREFIT_SHAPE_FN int winograd_element(int floats) {
+  return floats + 16;
+}
 
 SUREFIT_SHAPE_FN std::size_t winograd_pass_scratch_bytes(const ConvShape& s, WinogradDirection d) {
-  const int ci8 = winograd_plane(s, d).ci8;
-  return sizeof(float) * 36 * std::size_t(winograd_chunk(s, d)) *
-         std::size_t(winograd_pitch(ci8) + winograd_batch(ci8) * 16);
+  const int ci8 = winograd_plane(s, d).ci8, chunk = winograd_chunk(s, d);
+  return sizeof(float) * 36 *
+         std::size_t(winograd_element(chunk * winograd_pitch(ci8)) +
+                     winograd_batch(ci8) * winograd_element(chunk * 16));
 }
 
 // Backward-weights. A block is two rows of the 6x6 transformed window (they share half their work)
 // of a range of output groups.
 SUREFIT_SHAPE_FN int winograd_gradient_chunk(const ConvShape& s) {
   return round_up(s.ic, 8) <= 512 ? kWinogradMostTiles : 32;
+}
+// Samples a call should cover for the sums to be long enough.
+SUREFIT_SHAPE_FN int winograd_gradient_samples(const ConvShape& s) {
+  return ceil_div(winograd_gradient_chunk(s), winograd_plane(s, WinogradDirection::kForward).tiles);
 }
 SUREFIT_SHAPE_FN bool winograd_long_picture(const ConvShape& s) {
   return winograd_plane(s, WinogradDirection::kForward).tiles >= 32;
@@ -152,8 +162,10 @@ SUREFIT_SHAPE_FN int winograd_backward_weights_blocks(const ConvShape& s) {
          ceil_div(winograd_groups(s, WinogradDirection::kForward), winograd_groups_per_block(s));
 }
 SUREFIT_SHAPE_FN std::size_t winograd_backward_weights_scratch_bytes(const ConvShape& s) {
-  return sizeof(float) * 12 * std::size_t(winograd_gradient_chunk(s)) *
-         (std::size_t(round_up(s.ic, 8)) + std::size_t(winograd_groups_per_block(s)) * 16);
+  const int chunk = winograd_gradient_chunk(s);
+  return sizeof(float) * 12 *
+         std::size_t(winograd_element(chunk * round_up(s.ic, 8)) +
+                     winograd_element(chunk * winograd_groups_per_block(s) * 16));
 }
 
 }  // namespace surefit::kernels

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weight gradient, carried in the transformed domain until all samples are in.
-#include <cstring>
 
 #include "engine/kernels/table.hpp"
 #include "engine/kernels/winograd_transforms.hpp"
@@ -99,15 +98,20 @@ void transform_gradient(const Job& job, const TileRun& run) {
   }
 }
 
-// R input channels by 16 output channels over the tiles in order. Continue: the sum goes on from
-// du, so that where a run of tiles ends leaves no trace in the bits; otherwise the run is a partial
-// sum of its own.
-template <int R, bool Continue>
+// What a run of tiles does with the sums in du.
+enum class Sums {
+  kBegin,     // there are none yet
+  kContinue,  // goes on from them, so that where a run ends leaves no trace in the bits
+  kAdd,       // adds its own
+};
+
+// R input channels by 16 output channels over the tiles in order.
+template <int R, Sums How>
 SUREFIT_NOINLINE void outer_tile(const float* v, int width, const float* m, int tiles, float* du) {
   V8 acc[R][2];
   unroll<R>([&](auto r) SUREFIT_LAMBDA {
-    acc[r][0] = Continue ? load(du + r * 16) : V8{};
-    acc[r][1] = Continue ? load(du + r * 16 + 8) : V8{};
+    acc[r][0] = How == Sums::kContinue ? load(du + r * 16) : V8{};
+    acc[r][1] = How == Sums::kContinue ? load(du + r * 16 + 8) : V8{};
   });
 #pragma GCC unroll 2
   for (int t = 0; t < tiles; ++t) {
@@ -120,12 +124,12 @@ SUREFIT_NOINLINE void outer_tile(const float* v, int width, const float* m, int 
   }
   unroll<R>([&](auto r) SUREFIT_LAMBDA {
     float* out = du + r * 16;
-    store(out, Continue ? acc[r][0] : load(out) + acc[r][0]);
-    store(out + 8, Continue ? acc[r][1] : load(out + 8) + acc[r][1]);
+    store(out, How == Sums::kAdd ? load(out) + acc[r][0] : acc[r][0]);
+    store(out + 8, How == Sums::kAdd ? load(out + 8) + acc[r][1] : acc[r][1]);
   });
 }
 
-template <bool Continue>
+template <Sums How>
 void accumulate(const Job& job, const float* v, const float* m, int tiles, float* du) {
   for (int panel = 0; panel < job.p.ci8; panel += kPanel) {
     const int width = at_most(job.p.ci8 - panel, kPanel);
@@ -134,15 +138,15 @@ void accumulate(const Job& job, const float* v, const float* m, int tiles, float
     for (int i = 0; i < pieces; ++i) {
       const int begin = part_begin(width, pieces, i);
       with_count<6>(part_begin(width, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
-        outer_tile<r.value, Continue>(at + begin, width, m, tiles,
-                                      du + std::ptrdiff_t(panel + begin) * 16);
+        outer_tile<r.value, How>(at + begin, width, m, tiles,
+                                 du + std::ptrdiff_t(panel + begin) * 16);
       });
     }
   }
 }
 
 template <int Pair>
-void run_tiles(const Job& job, int first, int count, bool continued) {
+void run_tiles(const Job& job, int first, int count, Sums how) {
   TileRun run;
   find_tiles(job, first, count, run);
   transform_input<Pair>(job, run);
@@ -155,40 +159,34 @@ void run_tiles(const Job& job, int first, int count, bool continued) {
       const float* v = job.v + k * job.v_element;
       const float* m =
           job.m + k * job.m_element + std::ptrdiff_t(group - job.group_begin) * job.chunk * 16;
-      if (continued) {
-        accumulate<true>(job, v, m, run.count, du);
-      } else {
-        accumulate<false>(job, v, m, run.count, du);
-      }
+      (how == Sums::kBegin      ? accumulate<Sums::kBegin>
+       : how == Sums::kContinue ? accumulate<Sums::kContinue>
+                                : accumulate<Sums::kAdd>)(job, v, m, run.count, du);
     }
   }
 }
 
 template <int Pair>
 void run_samples(const Job& job, int samples) {
-  if (job.a.first) {
-    const std::size_t element = std::size_t(job.p.ci8) * 16;
-    for (int group = job.group_begin; group < job.group_end; ++group) {
-      for (const int row : {kPairFirst<Pair>, kPairSecond<Pair>}) {
-        std::memset(job.a.du + (std::size_t(group) * 36 + std::size_t(row) * 6) * element, 0,
-                    sizeof(float) * 6 * element);
-      }
-    }
-  }
+  Sums how = job.a.first                          ? Sums::kBegin
+             : winograd_long_picture(job.a.shape) ? Sums::kAdd
+                                                  : Sums::kContinue;
   if (winograd_long_picture(job.a.shape)) {
     const int pieces = ceil_div(job.p.tiles, job.chunk);
     for (int n = 0; n < samples; ++n) {
       for (int i = 0; i < pieces; ++i) {
         const int begin = part_begin(job.p.tiles, pieces, i);
         const int end = part_begin(job.p.tiles, pieces, i + 1);
-        run_tiles<Pair>(job, n * job.p.tiles + begin, end - begin, false);
+        run_tiles<Pair>(job, n * job.p.tiles + begin, end - begin, how);
+        how = Sums::kAdd;
       }
     }
     return;
   }
   const int total = samples * job.p.tiles;
   for (int first = 0; first < total; first += job.chunk) {
-    run_tiles<Pair>(job, first, at_most(total - first, job.chunk), true);
+    run_tiles<Pair>(job, first, at_most(total - first, job.chunk), how);
+    how = Sums::kContinue;
   }
 }
 
@@ -200,7 +198,7 @@ void backward_weights(const WinogradBackwardWeights& a, Samples samples, int blo
   const int chunk = winograd_gradient_chunk(a.shape);
   const WinogradPlane p = winograd_plane(a.shape, WinogradDirection::kForward);
   const int group_begin = block / 3 * per_block;
-  const std::ptrdiff_t v_element = std::ptrdiff_t(chunk) * p.ci8;
+  const std::ptrdiff_t v_element = winograd_element(chunk * p.ci8);
   const Job job{a,
                 p,
                 samples.begin,
@@ -210,7 +208,7 @@ void backward_weights(const WinogradBackwardWeights& a, Samples samples, int blo
                 scratch,
                 scratch + 12 * v_element,
                 v_element,
-                std::ptrdiff_t(chunk) * per_block * 16};
+                winograd_element(chunk * per_block * 16)};
   const int count = samples.end - samples.begin;
   if (pair == 0) run_samples<0>(job, count);
   if (pair == 1) run_samples<1>(job, count);

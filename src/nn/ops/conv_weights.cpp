@@ -203,6 +203,14 @@ std::unique_ptr<Kernel> bind_onednn_backward_weights(const ConvShape& s, int thr
 
 // ---- backward weights
 
+// Samples whose pictures and gradients stay in cache while all blocks of the weights read them.
+int samples_in_cache(const ConvShape& s) {
+  constexpr std::size_t kCacheBytes = 2 << 20;
+  const std::size_t bytes = sizeof(float) * (kernels::blocked_floats(s.ic, s.h, s.w) +
+                                             kernels::blocked_floats(s.oc, s.oh, s.ow));
+  return static_cast<int>(std::max<std::size_t>(kCacheBytes / bytes, 1));
+}
+
 class BackwardWeightsOp final : public Op {
  public:
   BackwardWeightsOp(const ConvShape& shape, ConvAlgorithm algorithm)
@@ -226,9 +234,12 @@ class BackwardWeightsOp final : public Op {
     OpTraits traits;
     traits.role = BatchRole::kReduction;
     traits.flops_per_sample = conv_flops(shape_);
+    traits.samples_per_pass = samples_in_cache(shape_);
     switch (algorithm_) {
       case ConvAlgorithm::kWinograd:
         traits.flops_per_sample /= 3;
+        traits.samples_per_pass =
+            std::max(traits.samples_per_pass, kernels::winograd_gradient_samples(shape_));
         traits.blocks = kernels::winograd_backward_weights_blocks(shape_);
         traits.thread_scratch_bytes = kernels::winograd_backward_weights_scratch_bytes(shape_);
         break;

@@ -22,10 +22,6 @@ DenseShape shape_of(const ValueType& input, std::int64_t units) {
   return {static_cast<std::int64_t>(input.stored_count()), units};
 }
 
-std::int64_t div_up(std::int64_t value, std::int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
-
 // How the weights are cut into tasks: along k where there are few outputs, into panels of 16
 // outputs where there are many. With few outputs the cut is the same in forward, backward and
 // update, so that a thread meets the same part of the weights everywhere and no other has touched
