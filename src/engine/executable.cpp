@@ -138,8 +138,8 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     const bool by_blocks = blocks >= kBlocksPerThread * static_cast<std::size_t>(threads);
     const std::int64_t liked = std::max(1, bound.traits.samples_per_task);
     // As many tasks for one thread as for the other.
-    const std::int64_t parts = by_blocks ? div_up(samples, liked)
-                                         : threads * div_up(samples, threads * liked);
+    const std::int64_t parts =
+        by_blocks ? div_up(samples, liked) : threads * div_up(samples, threads * liked);
     per_task = round_up(div_up(samples, parts), bound.traits.sample_grain);
     tiles = static_cast<std::size_t>(div_up(samples, per_task));
   }

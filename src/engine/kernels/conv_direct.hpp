@@ -114,13 +114,19 @@ SUREFIT_SHAPE_FN std::size_t direct_scratch_bytes(const ConvShape& s) {
                  std::size_t(at_least(forward, back)) * kDirectPixels * 8 * sizeof(float));
 }
 
-// Backward-weights: three output blocks by a range of their band.
-SUREFIT_SHAPE_FN int direct_gradient_band_parts(const ConvShape& s) {
+// Backward-weights: three output blocks by a range of their band, and of the taps where there would
+// be too few tasks.
+struct DirectGradientCut {
+  int triples, band_parts, tap_parts;
+};
+SUREFIT_SHAPE_FN DirectGradientCut direct_gradient_cut(const ConvShape& s) {
   const int triples = ceil_div(channel_blocks(s.oc), 3);
-  return at_most(ceil_div(24, triples), direct_band_width(s.ic, s.oc, s.groups));
+  const int band = at_most(ceil_div(24, triples), direct_band_width(s.ic, s.oc, s.groups));
+  return {triples, band, at_most(ceil_div(8, triples * band), s.kh * s.kw)};
 }
 SUREFIT_SHAPE_FN int direct_backward_weights_blocks(const ConvShape& s) {
-  return ceil_div(channel_blocks(s.oc), 3) * direct_gradient_band_parts(s);
+  const DirectGradientCut cut = direct_gradient_cut(s);
+  return cut.triples * cut.band_parts * cut.tap_parts;
 }
 
 }  // namespace surefit::kernels

@@ -74,6 +74,7 @@ struct Job {
   ConvShape s;
   int width;                 // of the band
   int slot_begin, slot_end;  // part of the band
+  int tap_begin, tap_end;    // part of the taps, kh * KW + kw
   std::ptrdiff_t dw_slot, dw_block;
 };
 
@@ -86,38 +87,39 @@ void chunk(const Job& job, int sample, int ob, int first_in, const Area& whole) 
   const float* dy = job.a.diff_dst + sample * job.a.diff_dst_stride + ob * dy_plane;
   for (int slot = job.slot_begin; slot < job.slot_end; ++slot) {
     const float* x = job.a.src + sample * job.a.src_stride + (first_in + slot) * x_plane;
-    float* dw = job.a.diff_weights + ob * job.dw_block + slot * job.dw_slot;
-    for (int kh = 0; kh < s.kh; ++kh) {
-      for (int kw = 0; kw < s.kw; ++kw, dw += 64) {
-        const Area area = clip(s, kh, kw, whole);
-        if (area.row_begin >= area.row_end || area.column_begin >= area.column_end) continue;
-        const int ih = area.row_begin * s.stride_h - s.pad_top + kh * s.dilation_h;
-        const int iw = area.column_begin * s.stride_w - s.pad_left + kw * s.dilation_w;
-        Rows in{x + (std::ptrdiff_t(ih) * s.w + iw) * 8,
-                dy + (std::ptrdiff_t(area.row_begin) * s.ow + area.column_begin) * 8,
-                std::ptrdiff_t(s.stride_w) * 8,
-                std::ptrdiff_t(s.stride_h) * s.w * 8,
-                std::ptrdiff_t(s.ow) * 8,
-                dy_plane,
-                area.row_end - area.row_begin,
-                area.column_end - area.column_begin};
-        if constexpr (B == 1) {
-          outer_tile<8, 1>(in, dw, job.dw_block);
-        } else {
-          outer_tile<4, B>(in, dw, job.dw_block);
-          in.x += 4;
-          outer_tile<4, B>(in, dw + 32, job.dw_block);
-        }
+    for (int tap = job.tap_begin; tap < job.tap_end; ++tap) {
+      float* dw = job.a.diff_weights + ob * job.dw_block + slot * job.dw_slot + tap * 64;
+      const int kh = tap / s.kw, kw = tap % s.kw;
+      const Area area = clip(s, kh, kw, whole);
+      if (area.row_begin >= area.row_end || area.column_begin >= area.column_end) continue;
+      const int ih = area.row_begin * s.stride_h - s.pad_top + kh * s.dilation_h;
+      const int iw = area.column_begin * s.stride_w - s.pad_left + kw * s.dilation_w;
+      Rows in{x + (std::ptrdiff_t(ih) * s.w + iw) * 8,
+              dy + (std::ptrdiff_t(area.row_begin) * s.ow + area.column_begin) * 8,
+              std::ptrdiff_t(s.stride_w) * 8,
+              std::ptrdiff_t(s.stride_h) * s.w * 8,
+              std::ptrdiff_t(s.ow) * 8,
+              dy_plane,
+              area.row_end - area.row_begin,
+              area.column_end - area.column_begin};
+      if constexpr (B == 1) {
+        outer_tile<8, 1>(in, dw, job.dw_block);
+      } else {
+        outer_tile<4, B>(in, dw, job.dw_block);
+        in.x += 4;
+        outer_tile<4, B>(in, dw + 32, job.dw_block);
       }
     }
   }
 }
 
-void clear(const Job& job, int ob_begin, int ob_end) {
+// Calls f(dw, ob, slot) for every stretch of weights that the job owns: its taps of a slot.
+template <class F>
+SUREFIT_INLINE void for_stretches(const Job& job, int ob_begin, int ob_end, F f) {
   for (int ob = ob_begin; ob < ob_end; ++ob) {
-    std::memset(
-        job.a.diff_weights + ob * job.dw_block + job.slot_begin * job.dw_slot, 0,
-        sizeof(float) * std::size_t(job.slot_end - job.slot_begin) * std::size_t(job.dw_slot));
+    for (int slot = job.slot_begin; slot < job.slot_end; ++slot) {
+      f(job.a.diff_weights + ob * job.dw_block + slot * job.dw_slot + job.tap_begin * 64, ob, slot);
+    }
   }
 }
 
@@ -125,34 +127,39 @@ void clear(const Job& job, int ob_begin, int ob_end) {
 void clear_between_groups(const Job& job, int ob_begin, int ob_end) {
   const ConvShape& s = job.s;
   const int ocg = s.oc / s.groups, icg = s.ic / s.groups;
-  for (int ob = ob_begin; ob < ob_end; ++ob) {
-    const int first_in = direct_band_first(s.ic, s.oc, s.groups, ob, job.width);
-    for (int slot = job.slot_begin; slot < job.slot_end; ++slot) {
-      float* dw = job.a.diff_weights + ob * job.dw_block + slot * job.dw_slot;
-      for (std::ptrdiff_t at = 0; at < job.dw_slot; ++at) {
-        const int i = (first_in + slot) * 8 + int(at / 8 % 8), o = ob * 8 + int(at % 8);
-        if (i / icg != o / ocg) dw[at] = 0.0F;
-      }
+  const int floats = (job.tap_end - job.tap_begin) * 64;
+  for_stretches(job, ob_begin, ob_end, [&](float* dw, int ob, int slot) SUREFIT_LAMBDA {
+    const int first_in = direct_band_first(s.ic, s.oc, s.groups, ob, job.width) + slot;
+    for (int at = 0; at < floats; ++at) {
+      const int i = first_in * 8 + at / 8 % 8, o = ob * 8 + at % 8;
+      if (i / icg != o / ocg) dw[at] = 0.0F;
     }
-  }
+  });
 }
 
 void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, float*) {
   const ConvShape s = direct_flattened(a.shape);
-  const int parts = direct_gradient_band_parts(s);
+  const DirectGradientCut cut = direct_gradient_cut(s);
   const int width = direct_band_width(s.ic, s.oc, s.groups);
-  const int part = block % parts;
-  const int ob_begin = block / parts * 3;
+  const int taps = s.kh * s.kw, tap_part = block % cut.tap_parts;
+  const int band_part = block / cut.tap_parts % cut.band_parts;
+  const int ob_begin = block / cut.tap_parts / cut.band_parts * 3;
   const int ob_end = at_most(ob_begin + 3, channel_blocks(s.oc));
-  const std::ptrdiff_t dw_slot = std::ptrdiff_t(s.kh) * s.kw * 64;
+  const std::ptrdiff_t dw_slot = std::ptrdiff_t(taps) * 64;
   const Job job{a,
                 s,
                 width,
-                part_begin(width, parts, part),
-                part_begin(width, parts, part + 1),
+                part_begin(width, cut.band_parts, band_part),
+                part_begin(width, cut.band_parts, band_part + 1),
+                part_begin(taps, cut.tap_parts, tap_part),
+                part_begin(taps, cut.tap_parts, tap_part + 1),
                 dw_slot,
                 dw_slot * width};
-  if (a.first) clear(job, ob_begin, ob_end);
+  if (a.first) {
+    const std::size_t bytes = sizeof(float) * 64 * std::size_t(job.tap_end - job.tap_begin);
+    for_stretches(job, ob_begin, ob_end,
+                  [&](float* dw, int, int) SUREFIT_LAMBDA { std::memset(dw, 0, bytes); });
+  }
   const int rows = at_least(kChunkPixels / s.ow, 1);
   const int columns = at_most(s.ow, kChunkPixels * 2);
   const auto band = [&](int ob) { return direct_band_first(s.ic, s.oc, s.groups, ob, width); };
@@ -171,7 +178,7 @@ void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, 
     }
   }
   if (s.groups > 1) clear_between_groups(job, ob_begin, ob_end);
-  if (a.diff_bias != nullptr && part == 0) {
+  if (a.diff_bias != nullptr && band_part == 0 && tap_part == 0) {
     const BiasGradient bias{std::ptrdiff_t(s.oh) * s.ow, a.diff_dst, a.diff_dst_stride, a.diff_bias,
                             a.first};
     for (int ob = ob_begin; ob < ob_end; ++ob) bias_gradient(bias, samples, ob);
