@@ -59,6 +59,12 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
       bound.unit_bytes = type.stored_bytes();
       bound.file_offset = instance.file_offset;
     }
+    for (const auto* types : {&inputs, &outputs}) {
+      for (const ValueType& type : *types) {
+        (type.batched ? bound.bytes_per_sample : bound.bytes_per_step) +=
+            static_cast<double>(type.stored_bytes());
+      }
+    }
     const auto operands = [&](const std::vector<int>& buffers, std::vector<Operand>& list,
                               std::vector<bool>& is_group) {
       for (const int index : buffers) {
@@ -166,9 +172,19 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     task.shared_scratch = bound.shared_scratch;
     bound.kernel->run(task);
   };
+  // To wake the other threads takes about a microsecond, in which one of them does this much.
+  constexpr double kFlopsWorthSharing = 1e5, kBytesWorthSharing = 32e3;
+  const auto amount = static_cast<double>(samples);
+  const bool share =
+      bound.traits.flops_per_sample * amount + bound.traits.flops_per_step > kFlopsWorthSharing ||
+      bound.bytes_per_sample * amount + bound.bytes_per_step > kBytesWorthSharing;
   for (; pass_begin < end; pass_begin += pass) {
     for (phase = 0; phase < bound.traits.phases; ++phase) {
-      pool_.parallel_for(tiles * blocks, run_task);
+      if (share) {
+        pool_.parallel_for(tiles * blocks, run_task);
+      } else {
+        for (std::size_t index = 0; index < tiles * blocks; ++index) run_task(index, 0);
+      }
     }
   }
 }

@@ -53,6 +53,7 @@ class Executable {
     Action action = Action::kRun;
     const Node* node = nullptr;
     OpTraits traits;
+    double bytes_per_sample = 0, bytes_per_step = 0;  // of all operands
     std::size_t file_offset = 0;
     std::size_t unit_bytes =
         0;  // of a move: a sample's in memory, or all where the value is not batched

@@ -9,6 +9,7 @@
 #include "engine/kernels/table.hpp"
 #include "graph/autodiff.hpp"
 #include "nn/ops/activation.hpp"
+#include "nn/ops/dense_cut.hpp"
 #include "nn/ops/kernel.hpp"
 
 namespace surefit {
@@ -20,28 +21,6 @@ constexpr std::int64_t kStripRows = 512;  // of a kernel with many outputs
 
 DenseShape shape_of(const ValueType& input, std::int64_t units) {
   return {static_cast<std::int64_t>(input.stored_count()), units};
-}
-
-// How the weights are cut into tasks: along k where there are few outputs, into panels of 16
-// outputs where there are many. With few outputs the cut is the same in forward, backward and
-// update, so that a thread meets the same part of the weights everywhere and no other has touched
-// it; forward then adds the sums of the parts in order. Eight parts at least, where there is enough
-// work: the executable cuts samples instead where there are fewer.
-struct Cut {
-  std::int64_t k_step, k_parts = 1;
-  std::int64_t unit_step, unit_parts = 1;
-};
-
-Cut cut_weights(const DenseShape& shape) {
-  const std::int64_t units = kernels::dense_units(shape);
-  Cut cut{.k_step = shape.inputs, .unit_step = std::clamp<std::int64_t>(units / 8, 1, 4)};
-  if (units == 1) {
-    const std::int64_t parts = std::clamp<std::int64_t>(shape.inputs / 640, 1, 64);
-    cut.k_step = round_up(div_up(shape.inputs, parts), 8);
-  }
-  cut.k_parts = div_up(shape.inputs, cut.k_step);
-  cut.unit_parts = div_up(units, cut.unit_step);
-  return cut;
 }
 
 // Part `index` of [0, count) in steps of `step`.
@@ -93,7 +72,7 @@ class DenseUpdateOp final : public Op {
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
     traits.role = BatchRole::kReduction;
-    traits.blocks = static_cast<int>(cut_weights(shape_).unit_parts) + (bias_ ? 1 : 0);
+    traits.blocks = static_cast<int>(cut_dense(shape_).unit_parts) + (bias_ ? 1 : 0);
     traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
     traits.thread_scratch_bytes =
         static_cast<std::size_t>(kStripRows * kernels::kDensePanel) * sizeof(float);
@@ -102,7 +81,7 @@ class DenseUpdateOp final : public Op {
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
     return make_kernel(
-        "own", [shape = shape_, cut = cut_weights(shape_), update = update_](const Task& task) {
+        "own", [shape = shape_, cut = cut_dense(shape_), update = update_](const Task& task) {
           // Part of a batch would be applied as if it were the whole.
           SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
                         task.begin, task.end, task.step->samples);
@@ -151,7 +130,7 @@ class DenseBackwardWeightsOp final : public Op {
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
     traits.role = BatchRole::kReduction;
-    const Cut cut = cut_weights(shape_);
+    const DenseCut cut = cut_dense(shape_);
     traits.blocks = static_cast<int>(cut.k_parts * cut.unit_parts) + (bias_ ? 1 : 0);
     traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
     return traits;
@@ -159,13 +138,15 @@ class DenseBackwardWeightsOp final : public Op {
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
     const DenseShape shape = shape_;
-    const Cut cut = cut_weights(shape);
+    const DenseCut cut = cut_dense(shape);
     return make_kernel("own", [shape, cut](const Task& task) {
       if (task.block == cut.k_parts * cut.unit_parts)
         return backward_bias(shape, task, task.outputs[1]);
-      kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
-      args.diff_weights = task.outputs[0].at();
-      std::tie(args.k_begin, args.k_end) = part(shape.inputs, cut.k_step, task.block % cut.k_parts);
+      const DensePart own = dense_part(shape, cut, task.block % cut.k_parts);
+      kernels::DenseBackwardWeightsArgs args = weights_args(own.shape, task);
+      args.src += own.k_begin;
+      args.diff_weights = task.outputs[0].at() + own.weights_begin;
+      args.k_end = own.shape.inputs;
       std::tie(args.unit_begin, args.unit_end) =
           part(kernels::dense_units(shape), cut.unit_step, task.block / cut.k_parts);
       kernels::table().dense.backward_weights(args);
@@ -192,46 +173,48 @@ class DenseBackwardDataOp final : public Op {
   std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
-    traits.blocks = static_cast<int>(div_up(shape_.inputs, k_step()));
+    const DenseCut cut = cut_dense(shape_);
+    traits.blocks =
+        static_cast<int>(cut.k_parts > 1 ? cut.k_parts : div_up(shape_.inputs, kStripRows));
     traits.samples_per_task = 64;
     traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
-    return make_kernel("own", [shape = shape_, step = k_step()](const Task& task) {
+    return make_kernel("own", [shape = shape_, cut = cut_dense(shape_)](const Task& task) {
+      const bool parts = cut.k_parts > 1;
+      const DensePart own = dense_part(shape, cut, parts ? task.block : 0);
       kernels::DenseBackwardDataArgs args;
-      args.shape = shape;
+      args.shape = own.shape;
       args.diff_dst = task.inputs[0].at(task.begin);
       args.diff_dst_stride = float_stride(task.inputs[0]);
-      args.weights = task.inputs[1].at();
-      args.diff_src = task.outputs[0].at(task.begin);
+      args.weights = task.inputs[1].at() + own.weights_begin;
+      args.diff_src = task.outputs[0].at(task.begin) + own.k_begin;
       args.diff_src_stride = float_stride(task.outputs[0]);
       args.sample_end = task.end - task.begin;
-      std::tie(args.k_begin, args.k_end) = part(shape.inputs, step, task.block);
+      args.k_end = own.shape.inputs;
+      if (!parts) std::tie(args.k_begin, args.k_end) = part(shape.inputs, kStripRows, task.block);
       kernels::table().dense.backward_data(args);
     });
   }
 
  private:
-  std::int64_t k_step() const {
-    return kernels::dense_units(shape_) == 1 ? cut_weights(shape_).k_step : kStripRows;
-  }
   DenseShape shape_;
   ValueType input_;
 };
 
-// A part is a smaller layer, as its weights lie together.
-void run_part(kernels::DenseForwardArgs own, const Cut& cut, const Task& task) {
-  const auto [begin, end] = part(own.shape.inputs, cut.k_step, task.block);
-  own.src += begin;
-  own.weights += begin * own.shape.outputs;
+// The sums of one part, without bias.
+void run_part(kernels::DenseForwardArgs own, const DenseCut& cut, const Task& task) {
+  const DensePart part = dense_part(own.shape, cut, task.block);
+  own.shape = part.shape;
+  own.src += part.k_begin;
+  own.weights += part.weights_begin;
   own.bias = nullptr;
   own.relu = false;
   own.dst = task.outputs[1].at(task.begin) + task.block * own.shape.outputs;
   own.dst_stride = float_stride(task.outputs[1]);
-  own.shape.inputs = end - begin;
-  own.unit_end = 1;
+  own.unit_end = kernels::dense_units(own.shape);
   kernels::table().dense.forward(own);
 }
 
@@ -258,14 +241,14 @@ class DenseOp final : public Op {
   std::string_view kind() const override { return relu_ ? "dense_relu" : "dense"; }
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override {
     std::vector<ValueType> types = {vector_type(units_, DType::kFloat32, true)};
-    const std::int64_t parts = cut_weights(shape_of(inputs[0], units_)).k_parts;
+    const std::int64_t parts = cut_dense(shape_of(inputs[0], units_)).k_parts;
     if (parts > 1) types.push_back(vector_type(parts * units_, DType::kFloat32, true));
     return types;
   }
   OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
     OpTraits traits;
     const DenseShape shape = shape_of(inputs[0], units_);
-    const Cut cut = cut_weights(shape);
+    const DenseCut cut = cut_dense(shape);
     traits.blocks = static_cast<int>(cut.k_parts * cut.unit_parts);
     traits.phases = cut.k_parts > 1 ? 2 : 1;
     traits.samples_per_task = 64;
@@ -277,22 +260,21 @@ class DenseOp final : public Op {
     kernels::DenseForwardArgs args;
     args.shape = shape_of(inputs[0], units_);
     args.relu = relu_;
-    return make_kernel(
-        "own", [args, cut = cut_weights(args.shape), bias = bias_](const Task& task) {
-          kernels::DenseForwardArgs own = args;
-          own.src = task.inputs[0].at(task.begin);
-          own.src_stride = float_stride(task.inputs[0]);
-          own.weights = task.inputs[1].at();
-          own.bias = bias ? task.inputs[2].at() : nullptr;
-          own.dst = task.outputs[0].at(task.begin);
-          own.dst_stride = float_stride(task.outputs[0]);
-          own.sample_end = task.end - task.begin;
-          if (cut.k_parts > 1)
-            return task.phase == 0 ? run_part(own, cut, task) : add_parts(own, cut.k_parts, task);
-          std::tie(own.unit_begin, own.unit_end) =
-              part(kernels::dense_units(own.shape), cut.unit_step, task.block);
-          kernels::table().dense.forward(own);
-        });
+    return make_kernel("own", [args, cut = cut_dense(args.shape), bias = bias_](const Task& task) {
+      kernels::DenseForwardArgs own = args;
+      own.src = task.inputs[0].at(task.begin);
+      own.src_stride = float_stride(task.inputs[0]);
+      own.weights = task.inputs[1].at();
+      own.bias = bias ? task.inputs[2].at() : nullptr;
+      own.dst = task.outputs[0].at(task.begin);
+      own.dst_stride = float_stride(task.outputs[0]);
+      own.sample_end = task.end - task.begin;
+      if (cut.k_parts > 1)
+        return task.phase == 0 ? run_part(own, cut, task) : add_parts(own, cut.k_parts, task);
+      std::tie(own.unit_begin, own.unit_end) =
+          part(kernels::dense_units(own.shape), cut.unit_step, task.block);
+      kernels::table().dense.forward(own);
+    });
   }
   std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
                                    std::span<const ValueType>) const override {
@@ -337,14 +319,21 @@ class DenseKernelPacking final : public Packing {
   }
   std::size_t line_length() const override { return static_cast<std::size_t>(shape_.outputs); }
   void write_line(std::size_t line, const float* keras, float* engine) const override {
-    kernels::table().dense.pack_row(shape_, stored_row(line), keras, engine);
+    const std::int64_t row = stored_row(line);
+    const DensePart part = part_of(row);
+    kernels::table().dense.pack_row(part.shape, row - part.k_begin, keras,
+                                    engine + part.weights_begin);
   }
   void read_line(std::size_t line, const float* engine, float* keras) const override {
-    kernels::table().dense.unpack_row(shape_, stored_row(line), engine, keras);
+    const std::int64_t row = stored_row(line);
+    const DensePart part = part_of(row);
+    kernels::table().dense.unpack_row(part.shape, row - part.k_begin, engine + part.weights_begin,
+                                      keras);
   }
 
  private:
   std::int64_t pixels() const { return input_.picture[0] * input_.picture[1]; }
+  DensePart part_of(std::int64_t row) const { return dense_part(shape_, cut_, row / cut_.k_step); }
   // Keras's rows follow the picture's pixels, ours its blocks of channels.
   std::int64_t stored_row(std::size_t line) const {
     const auto row = static_cast<std::int64_t>(line);
@@ -354,6 +343,7 @@ class DenseKernelPacking final : public Packing {
   }
   ValueType input_;
   DenseShape shape_;
+  DenseCut cut_ = cut_dense(shape_);
 };
 
 }  // namespace
