@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "engine/kernels/table.hpp"
+#include "fma_loop.hpp"
 
 namespace {
 
 using namespace surefit::kernels;
+using namespace surefit::bench;
 using Floats = std::vector<float>;
 
 struct Layer {
@@ -50,70 +52,6 @@ double flops(const Layer& l) {
   const ConvShape& s = l.shape;
   return 2.0 * l.n * s.oc * (s.ic / s.groups) * s.kh * s.kw * s.oh * s.ow;
 }
-
-// Time this thread ran: others use the machine too.
-double now() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-}
-
-// Best of several rounds.
-double seconds(const std::function<void()>& f, double budget = 0.15) {
-  double best = 1e9;
-  f();
-  const double start = now();
-  for (int i = 0; i < 200; ++i) {
-    const double begin = now();
-    f();
-    best = std::min(best, now() - begin);
-    if (now() - start > budget) break;
-  }
-  return best;
-}
-
-#if defined(__x86_64__)
-// A loop of bare multiply-adds at this moment, in GFLOP/s: twelve independent chains of eight
-// floats.
-__attribute__((target("avx2,fma"))) double fma_loop() {
-  const double t = seconds(
-      [] {
-        asm volatile(
-            "mov $20000, %%ecx\n"
-            "1:\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm0\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm1\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm2\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm3\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm4\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm5\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm6\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm7\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm8\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm9\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm10\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm11\n"
-            "dec %%ecx\n"
-            "jnz 1b\n"
-            :
-            :
-            : "ecx", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
-              "xmm9", "xmm10", "xmm11", "xmm12", "xmm13");
-      },
-      0.005);
-  return 20000.0 * 12 * 16 / t * 1e-9;
-}
-bool can_run_fma_loop() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-#else
-double fma_loop() {
-  return 0.0;
-}
-bool can_run_fma_loop() {
-  return false;
-}
-#endif
 
 const char* filter = "";
 

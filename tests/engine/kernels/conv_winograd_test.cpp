@@ -23,7 +23,8 @@ std::vector<ConvShape> shapes() {
           conv_shape(13, 5, 4, 4, 3, 1, 1),    conv_shape(64, 64, 14, 14, 3, 1, 1),
           conv_shape(24, 40, 31, 29, 3, 1, 1), conv_shape(3, 1, 5, 6, 3),
           conv_shape(72, 32, 12, 10, 3, 1, 0), conv_shape(8, 136, 6, 6, 3, 1, 1),
-          conv_shape(520, 16, 5, 5, 3, 1, 1),  uneven()};
+          conv_shape(520, 16, 5, 5, 3, 1, 1),  conv_shape(264, 80, 9, 6, 3, 1, 1),
+          conv_shape(8, 16, 37, 40, 3, 1, 1),  uneven()};
 }
 
 struct WinogradRun {
