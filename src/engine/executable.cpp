@@ -176,6 +176,7 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
   constexpr double kFlopsWorthSharing = 1e5, kBytesWorthSharing = 32e3;
   const auto amount = static_cast<double>(samples);
   const bool share =
+      share_all_ ||
       bound.traits.flops_per_sample * amount + bound.traits.flops_per_step > kFlopsWorthSharing ||
       bound.bytes_per_sample * amount + bound.bytes_per_step > kBytesWorthSharing;
   for (; pass_begin < end; pass_begin += pass) {

@@ -48,6 +48,9 @@ class Executable {
 
   void run(const StepContext& context, RunObserver* observer = nullptr);
 
+  // Shares also nodes that are not worth it among the threads: small tests find races too.
+  void share_all() { share_all_ = true; }
+
  private:
   struct Bound {
     Action action = Action::kRun;
@@ -70,6 +73,7 @@ class Executable {
   const Graph& graph_;
   Plan plan_;
   ThreadPool& pool_;
+  bool share_all_ = false;
   std::shared_ptr<Arena> arena_;
   std::shared_ptr<SpillFile> file_;
   std::function<std::byte*(ValueId)> persistent_;

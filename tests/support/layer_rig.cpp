@@ -260,6 +260,7 @@ LayerRig::Result LayerRig::run(const Feed& feed, const PlanOptions& options,
     return reinterpret_cast<std::byte*>(
         store.data(static_cast<std::size_t>(at - built_.parameters.begin())));
   });
+  executable.share_all();
   for (std::size_t i = 0; i < feed.inputs.size(); ++i) {
     fill(executable.operand(built_.inputs[i]), feed.inputs[i], samples);
   }

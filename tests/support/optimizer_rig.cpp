@@ -52,6 +52,7 @@ std::vector<Tensor> run_optimizer(const Optimizer& optimizer, const Tensor& weig
   const auto arena = std::make_shared<Arena>(plan.arena_bytes);
   Executable executable(graph, std::move(plan), pool, arena,
                         [&](ValueId id) { return memory.at(id).raw().data(); });
+  executable.share_all();
   std::vector<Tensor> result;
   for (std::size_t step = 0; step < gradients.size(); ++step) {
     const Tensor given = stored(gradients[step]);

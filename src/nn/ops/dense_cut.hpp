@@ -33,12 +33,11 @@ inline DenseCut cut_dense(const kernels::DenseShape& shape) {
   DenseCut cut{.k_step = shape.inputs, .unit_step = std::clamp<std::int64_t>(units / 8, 1, 4)};
   constexpr std::int64_t kLargestInParts = 1 << 18, kPartWeights = 6144;
   if (units == 1 || weights <= kLargestInParts) {
-    // The least padding among a few numbers of parts: threads should get equal shares.
-    const std::int64_t least = std::clamp<std::int64_t>(weights / kPartWeights, 1, 64);
-    const std::int64_t most = least == 1 ? 1 : least + 4;
+    // An even number with the least padding among a few: threads should get equal shares.
+    const std::int64_t wanted = std::clamp<std::int64_t>(weights / kPartWeights, 1, 64);
     const auto step = [&](std::int64_t parts) { return round_up(div_up(shape.inputs, parts), 8); };
-    std::int64_t parts = least;
-    for (std::int64_t n = least; n <= most; ++n) {
+    std::int64_t parts = wanted == 1 ? 1 : round_up(wanted, 2);
+    for (std::int64_t n = parts; wanted > 1 && n <= wanted + 4; n += 2) {
       if (step(n) * n < step(parts) * parts) parts = n;
     }
     cut.k_step = parts == 1 ? shape.inputs : step(parts);
