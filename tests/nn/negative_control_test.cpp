@@ -88,6 +88,7 @@ class WeighBackwardWeightsOp final : public Op {
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
     traits.role = BatchRole::kReduction;
+    traits.samples_per_pass = 2;
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs, std::span<const ValueType>,
