@@ -56,6 +56,7 @@ Identity identity_of(const Model::Impl& model, const FitOptions& options, const 
   add("seed", fmt::format("{}", options.seed));
   add("convolutions", options.winograd ? "winograd" : options.onednn ? "oneDNN" : "direct");
   add("instruction set", kernels::table().isa);
+  add("sum orders", fmt::format("{}", kernels::kSumOrders));
   add("oneDNN", onednn_version());
   add("numbers", lossy.by_policy ? lossy.numbers() : "float32");
   if (const auto rungs = lossy.rungs(); !rungs.empty())

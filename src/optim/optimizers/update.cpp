@@ -7,11 +7,14 @@
 namespace surefit {
 namespace {
 
-// Elements that one task updates; a fixed cut, though any cut would give the same bits.
-constexpr std::int64_t kElementsPerTask = 1 << 12;
+// Elements that one task updates: about this many, the same for every task and an even number of
+// tasks, so that two threads get the halves that the gradient was computed in (any cut would give
+// the same bits).
+constexpr std::int64_t kElementsPerTask = 6144;
 
-std::int64_t parts(std::int64_t count, std::int64_t size) {
-  return std::max<std::int64_t>(1, (count + size - 1) / size);
+std::int64_t elements_per_task(std::int64_t count) {
+  const std::int64_t tasks = round_up((count + kElementsPerTask / 2) / kElementsPerTask, 2);
+  return tasks == 0 ? count : round_up(div_up(count, tasks), 16);
 }
 
 struct UpdateNode {
@@ -62,8 +65,8 @@ class UpdateKernel final : public Kernel {
 
   void run(const Task& task) const override {
     const bool whole = static_cast<bool>(node_.constraint);
-    const std::int64_t begin = whole ? 0 : task.block * kElementsPerTask;
-    const std::int64_t count = whole ? count_ : std::min(count_, begin + kElementsPerTask) - begin;
+    const std::int64_t begin = whole ? 0 : task.block * per_task_;
+    const std::int64_t count = whole ? count_ : std::min(count_, begin + per_task_) - begin;
     const double factor = node_.factor ? *task.inputs[2 + node_.slots()].at<double>() : 1.0;
     update_elements(node_, *task.step, task.inputs[0].at(), task.inputs.subspan(2), begin, count,
                     task.inputs[1].at() + begin, factor);
@@ -73,6 +76,7 @@ class UpdateKernel final : public Kernel {
  private:
   UpdateNode node_;
   std::int64_t count_;
+  std::int64_t per_task_ = elements_per_task(count_);
 };
 
 class UpdateOp final : public Op {
@@ -95,7 +99,8 @@ class UpdateOp final : public Op {
     OpTraits traits;
     traits.role = BatchRole::kBatchFree;
     const auto count = static_cast<std::int64_t>(inputs[0].stored_count());
-    traits.blocks = node_.constraint ? 1 : static_cast<int>(parts(count, kElementsPerTask));
+    traits.blocks =
+        node_.constraint ? 1 : static_cast<int>(div_up(count, elements_per_task(count)));
     traits.flops_per_step = static_cast<double>(count) * 10;
     return traits;
   }
