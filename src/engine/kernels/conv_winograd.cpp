@@ -176,6 +176,48 @@ void transform_output(const WinogradPlane& p, const WinogradPass& a, int out_blo
   }
 }
 
+// Memory that will be needed soon: rows of some planes, or whole samples. Activations of a batch do
+// not fit into the caches, and the windows' rows are too short for the hardware to see them coming
+// (64 channels at 32x32, 128 samples: 309 GFLOP/s, 240 without asking). It need not exist.
+struct Ahead {
+  const float* base = nullptr;
+  std::ptrdiff_t plane = 0;  // floats
+  int planes = 0, lines = 0;
+
+  // Part `part` of `parts`.
+  template <bool Write>
+  SUREFIT_INLINE void ask(int part, int parts) const {
+    const int total = planes * lines, end = part_begin(total, parts, part + 1);
+    int at = part_begin(total, parts, part);
+    if (at == end) return;
+    int line = at % lines;
+    const float* row = base + at / lines * plane;
+    for (; at < end; ++at) {
+      __builtin_prefetch(row + std::ptrdiff_t(line) * 16, Write ? 1 : 0, 2);
+      if (++line == lines) {
+        line = 0;
+        row += plane;
+      }
+    }
+  }
+};
+
+// The pixels of `count` tiles from `first` on, of planes [plane_begin, plane_end) of a picture of
+// this size.
+Ahead pixels_of(const float* pictures, std::ptrdiff_t stride, int h, int w, int plane_begin,
+                int plane_end, Tile first, int count, int tiles_w, int tiles) {
+  const std::ptrdiff_t plane = std::ptrdiff_t(h) * w * 8;
+  const int index = first.row / 4 * tiles_w + first.column / 4;
+  const float* base = pictures + first.sample * stride + plane_begin * plane;
+  if (index + count > tiles) {  // several samples: small pictures, their planes side by side
+    const int samples = ceil_div(index + count, tiles);
+    return {base, stride, samples, int((plane_end - plane_begin) * plane / 16)};
+  }
+  const int rows = at_most(((index + count - 1) / tiles_w + 1) * 4, h) - first.row;
+  return {base + std::ptrdiff_t(first.row) * w * 8, plane, plane_end - plane_begin,
+          ceil_div(rows * w, 2)};
+}
+
 void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
   const WinogradPlane p = winograd_plane(a.shape, a.direction);
   const int blocks = winograd_blocks(a.shape, a.direction);
@@ -198,9 +240,23 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
     for (int t = 0; t < count; ++t) positions[t] = tiles.at(first + t);
     transform_input(p, a.src, a.src_stride, positions, count, v, v_element);
     const int most = winograd_batch(p.ci8);
+    // What comes next is behind this: the next tiles of this call, of the next one, the next
+    // sample.
+    const Tile last = positions[count - 1];
+    const int behind = last.row / 4 * p.tiles_w + last.column / 4 + 1;
+    const Tile following = behind == p.tiles
+                               ? Tile{last.sample + 1, 0, 0}
+                               : Tile{last.sample, behind / p.tiles_w * 4, behind % p.tiles_w * 4};
+    const Ahead inputs = pixels_of(a.src, a.src_stride, p.in_h, p.in_w, 0, p.ci8 / 8, following,
+                                   at_most(count, p.tiles), p.tiles_w, p.tiles);
     for (int from = a.group_begin; from < a.group_end; from += most) {
       const int batch = at_most(a.group_end - from, most);
+      const Ahead outputs = pixels_of(a.dst, a.dst_stride, p.out_h, p.out_w, from * 2,
+                                      at_most((from + batch) * 2, p.co8 / 8), positions[0], count,
+                                      p.tiles_w, p.tiles);
       for (int e = 0; e < 36; ++e) {
+        outputs.ask<true>(e, 36);
+        if (from == a.group_begin) inputs.ask<false>(e, 36);
         for (int i = 0; i < batch; ++i) {
           const float* u = a.u + ((from - a.group_begin + i) * 36 + e) * u_element;
           const float* next = i + 1 < batch ? u + 36 * u_element : u + (1 - i * 36) * u_element;
