@@ -213,7 +213,8 @@ Ahead pixels_of(const float* pictures, std::ptrdiff_t stride, int h, int w, int 
     const int samples = ceil_div(index + count, tiles);
     return {base, stride, samples, int((plane_end - plane_begin) * plane / 16)};
   }
-  const int rows = at_most(((index + count - 1) / tiles_w + 1) * 4, h) - first.row;
+  // Tiles may lie beyond a picture that is smaller than the one they were counted on.
+  const int rows = at_least(at_most(((index + count - 1) / tiles_w + 1) * 4, h) - first.row, 0);
   return {base + std::ptrdiff_t(first.row) * w * 8, plane, plane_end - plane_begin,
           ceil_div(rows * w, 2)};
 }
