@@ -60,6 +60,8 @@ class DenseUpdateOp final : public Op {
   DenseUpdateOp(const DenseShape& shape, bool bias, std::shared_ptr<const ElementUpdate> update,
                 std::size_t slots)
       : shape_(shape), bias_(bias), update_(std::move(update)) {
+    SUREFIT_CHECK(cut_dense(shape).k_parts == 1, "{} weights in parts",
+                  kernels::dense_weight_count(shape));
     for (std::size_t i = 0; i <= slots; ++i) positions_.push_back(static_cast<int>(i) + 2);
   }
   std::string_view kind() const override { return "dense_update"; }
