@@ -251,21 +251,27 @@ int main(int argc, char** argv) {
                          Layer{"vgg16", shape(512, 512, 14, 3, 1, 1), 8}}) {
     bench_winograd(l);
   }
-  for (const Layer& l :
-       {Layer{"resnet50", shape(64, 256, 56, 1), 2}, Layer{"resnet50", shape(256, 64, 56, 1), 2},
-        Layer{"resnet50", shape(512, 128, 28, 1), 4}, Layer{"resnet50", shape(256, 1024, 14, 1), 8},
-        Layer{"resnet50", shape(512, 2048, 7, 1), 16},
-        Layer{"resnet50", shape(2048, 512, 7, 1), 16},
-        Layer{"resnet50", shape(256, 512, 56, 1, 2), 2},
-        Layer{"resnet50", shape(1024, 2048, 14, 1, 2), 8},
-        Layer{"mobilenet", shape(32, 192, 28, 1), 8}, Layer{"mobilenet", shape(24, 144, 56, 1), 4},
-        Layer{"resnet18", shape(64, 128, 56, 3, 2, 1), 4},
-        Layer{"resnet18", shape(256, 512, 8, 3, 2, 1), 32},
-        Layer{"resnet50", shape(128, 128, 56, 3, 2, 1), 4},
-        Layer{"resnet50", shape(512, 512, 14, 3, 2, 1), 8},
-        Layer{"lenet5", shape(6, 16, 14, 5), 64}, Layer{"exact", shape(64, 64, 32, 3, 1, 1), 8},
-        Layer{"exact", shape(512, 512, 14, 3, 1, 1), 4},
-        Layer{"resnext", shape(128, 128, 56, 3, 1, 1, 32), 2}}) {
+  for (const Layer& l : {Layer{"resnet50", shape(64, 256, 56, 1), 2},
+                         Layer{"resnet50", shape(256, 64, 56, 1), 2},
+                         Layer{"resnet50", shape(512, 128, 28, 1), 4},
+                         Layer{"resnet50", shape(256, 1024, 14, 1), 8},
+                         Layer{"resnet50", shape(512, 2048, 7, 1), 16},
+                         Layer{"resnet50", shape(2048, 512, 7, 1), 16},
+                         Layer{"resnet50", shape(256, 512, 56, 1, 2), 2},
+                         Layer{"resnet50", shape(1024, 2048, 14, 1, 2), 8},
+                         Layer{"mobilenet", shape(32, 192, 28, 1), 8},
+                         Layer{"mobilenet", shape(24, 144, 56, 1), 4},
+                         Layer{"resnet18", shape(64, 128, 32, 3, 2, 1), 8},
+                         Layer{"resnet18", shape(128, 256, 16, 3, 2, 1), 16},
+                         Layer{"resnet18", shape(256, 512, 8, 3, 2, 1), 32},
+                         Layer{"resnet18", shape(64, 128, 32, 1, 2), 8},
+                         Layer{"resnet18", shape(256, 512, 8, 1, 2), 32},
+                         Layer{"resnet50", shape(128, 128, 56, 3, 2, 1), 4},
+                         Layer{"resnet50", shape(512, 512, 14, 3, 2, 1), 8},
+                         Layer{"lenet5", shape(6, 16, 14, 5), 64},
+                         Layer{"exact", shape(64, 64, 32, 3, 1, 1), 8},
+                         Layer{"exact", shape(512, 512, 14, 3, 1, 1), 4},
+                         Layer{"resnext", shape(128, 128, 56, 3, 1, 1, 32), 2}}) {
     bench_direct(l);
   }
   for (const Layer& l : {Layer{"mobilenet", shape(32, 32, 112, 3, 1, 1, 32), 4},

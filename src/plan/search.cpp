@@ -13,7 +13,7 @@ namespace {
 
 // Among plans that are this close in time, the smaller one wins: the constants are not more exact
 // than that.
-constexpr double kSameTime = 1.03;
+constexpr double kSameTime = 1.02;
 
 }  // namespace
 

@@ -55,7 +55,7 @@ Identity identity_of(const Model::Impl& model, const FitOptions& options, const 
   if (!weights.empty()) add("class weights", weights);
   add("seed", fmt::format("{}", options.seed));
   add("convolutions", options.winograd ? "winograd" : options.onednn ? "oneDNN" : "direct");
-  add("instruction set", kernels::table().isa);
+  add("instruction set", kernels::table().bits);
   add("sum orders", fmt::format("{}", kernels::kSumOrders));
   add("oneDNN", onednn_version());
   add("numbers", lossy.by_policy ? lossy.numbers() : "float32");

@@ -109,7 +109,7 @@ std::string config_json(const TrainOptions& options, const Model& model,
                {"augment", options.data.augment},
                {"winograd", options.winograd},
                {"onednn", options.onednn},
-               {"instruction_set", kernels::table().isa}};
+               {"instruction_set", kernels::table().bits}};
   return dump_json(json, 1) + "\n";
 }
 

@@ -3,73 +3,17 @@
 
 #include <cstring>
 
-#include "engine/kernels/conv_sweep.hpp"
+#include "engine/kernels/conv_direct_tile.hpp"
 #include "engine/kernels/table.hpp"
-#include "engine/kernels/unroll.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
 
 namespace {
 
-struct Sweep : SweepShape {
-  int in_channels, out_channels, width;  // width of the band of input blocks
-  const float* src;
-  std::ptrdiff_t src_stride;
-  const float* weights;
-  const float* bias;
-  float* dst;
-  std::ptrdiff_t dst_stride;
-  bool rectify;
-};
-
-// A range of the band's input blocks. Sums go on in dst from one range to the next, so ranges leave
-// no trace in the bits; they keep the weights of a tile in cache.
-struct Range {
-  int begin, end;
-  bool first, last;
-};
-
-// R pixels of B output blocks.
-template <int R, int B>
-SUREFIT_INLINE void tile(const float* x, std::ptrdiff_t pixel, std::ptrdiff_t x_block,
-                         const TapList& list, const Range& range, const float* w,
-                         std::ptrdiff_t w_in_block, std::ptrdiff_t w_out_block, const float* bias,
-                         float* dst, std::ptrdiff_t dst_pixel, std::ptrdiff_t dst_block,
-                         bool rectify) {
-  V8 acc[R][B];
-  unroll<B>([&](auto b) SUREFIT_LAMBDA {
-    const V8 start = bias != nullptr ? load(bias + b * 8) : V8{};
-    unroll<R>([&](auto r) SUREFIT_LAMBDA {
-      acc[r][b] = range.first ? start : load(dst + b * dst_block + r * dst_pixel);
-    });
-  });
-  for (int block = range.begin; block < range.end; ++block, x += x_block, w += w_in_block) {
-    for (int t = 0; t < list.count; ++t) {
-      const float* xp = x + list.taps[t].src;
-      const float* wp = w + std::ptrdiff_t(list.taps[t].index) * 64;
-#pragma GCC unroll 4
-      for (int i = 0; i < 8; ++i) {
-        V8 wv[B];
-        unroll<B>([&](auto b)
-                      SUREFIT_LAMBDA { wv[b] = in_register(load(wp + b * w_out_block + i * 8)); });
-        unroll<R>([&](auto r) SUREFIT_LAMBDA {
-          const V8 xv = splat(xp[r * pixel + i]);
-          unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[r][b] += xv * wv[b]; });
-        });
-      }
-    }
-  }
-  unroll<R>([&](auto r) SUREFIT_LAMBDA {
-    unroll<B>([&](auto b) SUREFIT_LAMBDA {
-      store(dst + b * dst_block + r * dst_pixel, rectify ? relu(acc[r][b]) : acc[r][b]);
-    });
-  });
-}
-
 // Copies what a tile at the picture's edge reads, zeros where it reads outside:
 // [block][tap][pixel][8].
-TapList stage(const Sweep& v, const TapList& list, const Range& range, const float* x, int first,
-              int pixels, SweepTap* staged_taps, float* staged) {
+TapList stage(const DirectSweep& v, const TapList& list, const BlockRange& range, const float* x,
+              int first, int pixels, SweepTap* staged_taps, float* staged) {
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
   for (int block = 0; block < range.end - range.begin; ++block) {
     for (int t = 0; t < list.count; ++t) {
@@ -90,8 +34,9 @@ TapList stage(const Sweep& v, const TapList& list, const Range& range, const flo
 
 // Pixels [begin, end) of one row and column class for B output blocks.
 template <int B>
-void row_tiles(const Sweep& v, const TapList& list, const Range& range, int ob, int sample, int row,
-               int column_class, int begin, int end, SweepTap* staged_taps, float* staged) {
+void row_tiles(const DirectSweep& v, const TapList& list, const BlockRange& range, int ob,
+               int sample, int row, int column_class, int begin, int end, SweepTap* staged_taps,
+               float* staged) {
   constexpr int kPixels = B == 1 ? kDirectPixels : B == 2 ? 6 : 4;
   const int first_in = direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
@@ -116,14 +61,15 @@ void row_tiles(const Sweep& v, const TapList& list, const Range& range, int ob, 
       block = std::ptrdiff_t(list.count) * count * 8;
     }
     with_count<kPixels>(count, [&](auto r) SUREFIT_LAMBDA {
-      tile<r.value, B>(from, pixel, block, use, range, w, w_in, w_out,
-                       v.bias == nullptr ? nullptr : v.bias + ob * 8, dst + at * dst_pixel,
-                       dst_pixel, dst_block, v.rectify && range.last);
+      direct_tile<r.value, B>(from, PixelsInRow{pixel, dst_pixel}, block, use, range, w, w_in,
+                              w_out, v.bias == nullptr ? nullptr : v.bias + ob * 8,
+                              dst + at * dst_pixel, dst_block, v.rectify && range.last);
     });
   }
 }
 
-void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, float* scratch) {
+void rows(const DirectSweep& v, const DirectSplit& split, Samples samples, int block,
+          float* scratch) {
   const int taps = v.s.kh * v.s.kw;
   SweepTap* own = reinterpret_cast<SweepTap*>(scratch);
   SweepTap* staged_taps = own + taps;
@@ -149,8 +95,8 @@ void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, f
   const int ranges = ceil_div(v.width, at_least(128 / taps, 1));
   for (int n = samples.begin; n < samples.end; ++n) {
     for (int i = 0; i < ranges; ++i) {
-      const Range range{part_begin(v.width, ranges, i), part_begin(v.width, ranges, i + 1), i == 0,
-                        i + 1 == ranges};
+      const BlockRange range{part_begin(v.width, ranges, i), part_begin(v.width, ranges, i + 1),
+                             i == 0, i + 1 == ranges};
       for (int ob = ob_begin; ob < ob_end;) {
         int blocks = 1;
         while (blocks < split.unit && ob + blocks < ob_end && band(ob + blocks) == band(ob)) {
@@ -175,33 +121,35 @@ void run(const Sweep& v, const DirectSplit& split, Samples samples, int block, f
 
 void forward(const ConvForward& a, Samples samples, int block, float* scratch) {
   const ConvShape s = direct_flattened(a.shape);
-  const Sweep v{sweep_shape(s, false),
-                s.ic,
-                s.oc,
-                direct_band_width(s.ic, s.oc, s.groups),
-                a.src,
-                a.src_stride,
-                a.weights,
-                a.bias,
-                a.dst,
-                a.dst_stride,
-                a.relu};
+  const DirectSweep v{sweep_shape(s, false),
+                      s.ic,
+                      s.oc,
+                      direct_band_width(s.ic, s.oc, s.groups),
+                      a.src,
+                      a.src_stride,
+                      a.weights,
+                      a.bias,
+                      a.dst,
+                      a.dst_stride,
+                      a.relu};
+  const auto run = direct_in_strips(s, false) ? direct_strips : rows;
   run(v, direct_split(s, false), samples, block, scratch);
 }
 
 void backward_data(const ConvBackwardData& a, Samples samples, int block, float* scratch) {
   const ConvShape s = direct_flattened(a.shape);
-  const Sweep v{sweep_shape(s, true),
-                s.oc,
-                s.ic,
-                direct_band_width(s.oc, s.ic, s.groups),
-                a.diff_dst,
-                a.diff_dst_stride,
-                a.weights,
-                nullptr,
-                a.diff_src,
-                a.diff_src_stride,
-                false};
+  const DirectSweep v{sweep_shape(s, true),
+                      s.oc,
+                      s.ic,
+                      direct_band_width(s.oc, s.ic, s.groups),
+                      a.diff_dst,
+                      a.diff_dst_stride,
+                      a.weights,
+                      nullptr,
+                      a.diff_src,
+                      a.diff_src_stride,
+                      false};
+  const auto run = direct_in_strips(s, true) ? direct_strips : rows;
   run(v, direct_split(s, true), samples, block, scratch);
 }
 

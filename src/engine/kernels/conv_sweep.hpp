@@ -42,10 +42,8 @@ SUREFIT_INLINE TapList taps_of(const SweepShape& v, int row, int column_class, S
       int column = kw * s.dilation_w - s.pad_left;
       if (v.back) {
         const int left = column_class - column;
-        // Left of the picture the division must still round down.
-        const int quotient = left >= 0 ? left / s.stride_w : -ceil_div(-left, s.stride_w);
-        if (quotient * s.stride_w != left) continue;
-        column = quotient;
+        if (left % s.stride_w != 0) continue;
+        column = left / s.stride_w;
       }
       taps[count++] = {(std::ptrdiff_t(in_row) * v.in_w + column) * 8, kh * s.kw + kw, in_row,
                        column};

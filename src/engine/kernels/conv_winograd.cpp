@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/kernels/table.hpp"
+#include "engine/kernels/winograd_ahead.hpp"
 #include "engine/kernels/winograd_transforms.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
@@ -60,21 +61,18 @@ void transform_weights(const WinogradWeights& a, int group) {
   }
 }
 
-struct Tile {
-  int sample, row, column;
-};
-
 // Enumerates the tiles [begin, end) of each sample, sample by sample.
 struct Tiles {
   int sample_begin, begin, per_sample, tiles_w;
 
-  SUREFIT_INLINE Tile at(int index) const {
+  SUREFIT_INLINE WinogradTile at(int index) const {
     const int tile = begin + index % per_sample;
     return {sample_begin + index / per_sample, tile / tiles_w * 4, tile % tiles_w * 4};
   }
 };
 
-SUREFIT_INLINE void transform_window(const Window<6>& window, float* out, std::ptrdiff_t element) {
+template <class Window>
+SUREFIT_INLINE void transform_window(const Window& window, float* out, std::ptrdiff_t element) {
   V8 columns[6][6];
   for (int j = 0; j < 6; ++j) {
     const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
@@ -93,15 +91,17 @@ SUREFIT_INLINE void transform_window(const Window<6>& window, float* out, std::p
 // Channels outside, tiles inside: neighbouring tiles of one plane share their cache lines. Two
 // planes at a time, because their results share one.
 void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t src_stride,
-                     const Tile* tiles, int count, float* v, std::ptrdiff_t element) {
+                     const WinogradTile* tiles, int count, float* v, std::ptrdiff_t element) {
   const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
   const int pitch = winograd_pitch(p.ci8);
   for (int pair = 0; pair < p.ci8 / 8; pair += 2) {
     for (int t = 0; t < count; ++t) {
       for (int c = pair; c < at_most(pair + 2, p.ci8 / 8); ++c) {
-        const Window<6> window(src + tiles[t].sample * src_stride + c * plane, p.in_h, p.in_w,
-                               tiles[t].row - p.pad_top, tiles[t].column - p.pad_left);
-        transform_window(window, v + std::ptrdiff_t(t) * pitch + c * 8, element);
+        with_window<6>(src + tiles[t].sample * src_stride + c * plane, p.in_h, p.in_w,
+                       tiles[t].row - p.pad_top, tiles[t].column - p.pad_left,
+                       [&](const auto& window) SUREFIT_LAMBDA {
+                         transform_window(window, v + std::ptrdiff_t(t) * pitch + c * 8, element);
+                       });
       }
     }
   }
@@ -111,30 +111,20 @@ void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t sr
 template <int R>
 SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const float* b, int k,
                                  float* c) {
-  V8 acc[R][2];
-  unroll<R>([&](auto r) SUREFIT_LAMBDA {
-    acc[r][0] = V8{};
-    acc[r][1] = V8{};
-  });
+  V16 acc[R];
+  unroll<R>([&](auto r) SUREFIT_LAMBDA { acc[r] = V16{}; });
 #pragma GCC unroll 4
   for (int i = 0; i < k; ++i) {
-    const V8 b0 = in_register(load(b + i * 16)), b1 = in_register(load(b + i * 16 + 8));
-    unroll<R>([&](auto r) SUREFIT_LAMBDA {
-      const V8 av = splat(a[r * pitch + i]);
-      acc[r][0] += av * b0;
-      acc[r][1] += av * b1;
-    });
+    const V16 bv = in_register(load16(b + i * 16));
+    unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], a[r * pitch + i], bv); });
   }
-  unroll<R>([&](auto r) SUREFIT_LAMBDA {
-    store(c + r * 16, acc[r][0]);
-    store(c + r * 16 + 8, acc[r][1]);
-  });
+  unroll<R>([&](auto r) SUREFIT_LAMBDA { store16(c + r * 16, acc[r]); });
 }
 
 // Meanwhile asks for the U that is needed next, evenly, if it comes from far away.
 void product(const float* v, int pitch, int rows, const float* u, int k, const float* next,
              float* m) {
-  const int pieces = ceil_div(rows, 6);
+  const int pieces = ceil_div(rows, kRows);
   for (int i = 0; i < pieces; ++i) {
     const int begin = part_begin(rows, pieces, i);
     if (next != nullptr) {
@@ -142,7 +132,7 @@ void product(const float* v, int pitch, int rows, const float* u, int k, const f
         __builtin_prefetch(next + std::ptrdiff_t(line) * 16, 0, 2);
       }
     }
-    with_count<6>(part_begin(rows, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
+    with_count<kRows>(part_begin(rows, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
       product_tile<r.value>(v + std::ptrdiff_t(begin) * pitch, pitch, u, k,
                             m + std::ptrdiff_t(begin) * 16);
     });
@@ -150,10 +140,11 @@ void product(const float* v, int pitch, int rows, const float* u, int k, const f
 }
 
 void transform_output(const WinogradPlane& p, const WinogradPass& a, int out_block,
-                      const Tile* tiles, int count, const float* m, std::ptrdiff_t element) {
+                      const WinogradTile* tiles, int count, const float* m,
+                      std::ptrdiff_t element) {
   const V8 bias = a.bias != nullptr ? load(a.bias + out_block * 8) : V8{};
   for (int t = 0; t < count; ++t) {
-    const Tile& tile = tiles[t];
+    const WinogradTile& tile = tiles[t];
     V8 columns[4][6];
     for (int j = 0; j < 6; ++j) {
       const float* at = m + j * element + std::ptrdiff_t(t) * 16;
@@ -176,49 +167,6 @@ void transform_output(const WinogradPlane& p, const WinogradPass& a, int out_blo
   }
 }
 
-// Memory that will be needed soon: rows of some planes, or whole samples. Activations of a batch do
-// not fit into the caches, and the windows' rows are too short for the hardware to see them coming
-// (64 channels at 32x32, 128 samples: 309 GFLOP/s, 240 without asking). It need not exist.
-struct Ahead {
-  const float* base = nullptr;
-  std::ptrdiff_t plane = 0;  // floats
-  int planes = 0, lines = 0;
-
-  // Part `part` of `parts`.
-  template <bool Write>
-  SUREFIT_INLINE void ask(int part, int parts) const {
-    const int total = planes * lines, end = part_begin(total, parts, part + 1);
-    int at = part_begin(total, parts, part);
-    if (at == end) return;
-    int line = at % lines;
-    const float* row = base + at / lines * plane;
-    for (; at < end; ++at) {
-      __builtin_prefetch(row + std::ptrdiff_t(line) * 16, Write ? 1 : 0, 2);
-      if (++line == lines) {
-        line = 0;
-        row += plane;
-      }
-    }
-  }
-};
-
-// The pixels of `count` tiles from `first` on, of planes [plane_begin, plane_end) of a picture of
-// this size.
-Ahead pixels_of(const float* pictures, std::ptrdiff_t stride, int h, int w, int plane_begin,
-                int plane_end, Tile first, int count, int tiles_w, int tiles) {
-  const std::ptrdiff_t plane = std::ptrdiff_t(h) * w * 8;
-  const int index = first.row / 4 * tiles_w + first.column / 4;
-  const float* base = pictures + first.sample * stride + plane_begin * plane;
-  if (index + count > tiles) {  // several samples: small pictures, their planes side by side
-    const int samples = ceil_div(index + count, tiles);
-    return {base, stride, samples, int((plane_end - plane_begin) * plane / 16)};
-  }
-  // Tiles may lie beyond a picture that is smaller than the one they were counted on.
-  const int rows = at_least(at_most(((index + count - 1) / tiles_w + 1) * 4, h) - first.row, 0);
-  return {base + std::ptrdiff_t(first.row) * w * 8, plane, plane_end - plane_begin,
-          ceil_div(rows * w, 2)};
-}
-
 void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
   const WinogradPlane p = winograd_plane(a.shape, a.direction);
   const int blocks = winograd_blocks(a.shape, a.direction);
@@ -237,17 +185,13 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
   for (int piece = 0; piece < pieces; ++piece) {
     const int first = part_begin(total, pieces, piece);
     const int count = part_begin(total, pieces, piece + 1) - first;
-    Tile positions[kWinogradMostTiles];
+    WinogradTile positions[kWinogradMostTiles];
     for (int t = 0; t < count; ++t) positions[t] = tiles.at(first + t);
     transform_input(p, a.src, a.src_stride, positions, count, v, v_element);
     const int most = winograd_batch(p.ci8);
     // What comes next is behind this: the next tiles of this call, of the next one, the next
     // sample.
-    const Tile last = positions[count - 1];
-    const int behind = last.row / 4 * p.tiles_w + last.column / 4 + 1;
-    const Tile following = behind == p.tiles
-                               ? Tile{last.sample + 1, 0, 0}
-                               : Tile{last.sample, behind / p.tiles_w * 4, behind % p.tiles_w * 4};
+    const WinogradTile following = tile_behind(positions[count - 1], p.tiles_w, p.tiles);
     const Ahead inputs = pixels_of(a.src, a.src_stride, p.in_h, p.in_w, 0, p.ci8 / 8, following,
                                    at_most(count, p.tiles), p.tiles_w, p.tiles);
     for (int from = a.group_begin; from < a.group_end; from += most) {

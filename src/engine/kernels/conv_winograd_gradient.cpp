@@ -2,22 +2,18 @@
 // The weight gradient, carried in the transformed domain until all samples are in.
 
 #include "engine/kernels/table.hpp"
+#include "engine/kernels/winograd_ahead.hpp"
 #include "engine/kernels/winograd_transforms.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
 
 namespace {
 
-constexpr int kPanel = 24;  // input channels side by side per tile: four micro-tiles of six
+constexpr int kPanel =
+    48;  // input channels side by side per tile: whole micro-tiles and cache lines
 
-// A run of tiles: where each one's sample begins and its upper left output pixel.
-struct Tile {
-  const float* src;
-  const float* diff_dst;
-  int row, column;
-};
 struct TileRun {
-  Tile tiles[kWinogradMostTiles];
+  WinogradTile tiles[kWinogradMostTiles];
   int count;
 };
 
@@ -27,7 +23,7 @@ struct Job {
   int sample_begin;
   int group_begin, group_end;
   int chunk;
-  float* v;  // [12][ceil(ci8 / 24)][tiles][24 or what is left]
+  float* v;  // [12][ceil(ci8 / 48)][tiles][48 or what is left]
   float* m;  // [12][groups][tiles][16]
   std::ptrdiff_t v_element, m_element;
 };
@@ -38,9 +34,7 @@ void find_tiles(const Job& job, int first, int count, TileRun& run) {
   for (int t = 0; t < count; ++t) {
     const int sample = job.sample_begin + (first + t) / job.p.tiles;
     const int tile = (first + t) % job.p.tiles;
-    run.tiles[t] = {job.a.src + sample * job.a.src_stride,
-                    job.a.diff_dst + sample * job.a.diff_dst_stride, tile / job.p.tiles_w * 4,
-                    tile % job.p.tiles_w * 4};
+    run.tiles[t] = {sample, tile / job.p.tiles_w * 4, tile % job.p.tiles_w * 4};
   }
 }
 
@@ -48,23 +42,28 @@ template <int Pair>
 void transform_input(const Job& job, const TileRun& run) {
   const WinogradPlane& p = job.p;
   const std::ptrdiff_t plane = std::ptrdiff_t(p.in_h) * p.in_w * 8;
-  for (int c = 0; c < p.ci8; c += 8) {
-    const int panel = c / kPanel * kPanel, width = at_most(p.ci8 - panel, kPanel);
-    float* out = job.v + std::ptrdiff_t(panel) * job.chunk + c - panel;
+  for (int pair = 0; pair < p.ci8; pair += 16) {
+    const int panel = pair / kPanel * kPanel, width = at_most(p.ci8 - panel, kPanel);
+    float* out = job.v + std::ptrdiff_t(panel) * job.chunk + pair - panel;
     for (int t = 0; t < run.count; ++t, out += width) {
-      const Tile& tile = run.tiles[t];
-      const Window<6> window(tile.src + c / 8 * plane, p.in_h, p.in_w, tile.row - p.pad_top,
-                             tile.column - p.pad_left);
-      V8 rows[2][6];
-      for (int j = 0; j < 6; ++j) {
-        const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
-                         window.at(3, j), window.at(4, j), window.at(5, j)};
-        input_pair<Pair>(d, rows[0][j], rows[1][j]);
-      }
-      for (int i = 0; i < 2; ++i) {
-        V8 row[6];
-        input_all(rows[i], row);
-        unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * job.v_element, row[j]); });
+      const WinogradTile& tile = run.tiles[t];
+      for (int c = 0; c < at_most(p.ci8 - pair, 16); c += 8) {
+        const auto transform = [&](const auto& window) SUREFIT_LAMBDA {
+          V8 rows[2][6];
+          for (int j = 0; j < 6; ++j) {
+            const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
+                             window.at(3, j), window.at(4, j), window.at(5, j)};
+            input_pair<Pair>(d, rows[0][j], rows[1][j]);
+          }
+          for (int i = 0; i < 2; ++i) {
+            V8 row[6];
+            input_all(rows[i], row);
+            unroll<6>([&](auto j)
+                          SUREFIT_LAMBDA { store(out + c + (i * 6 + j) * job.v_element, row[j]); });
+          }
+        };
+        with_window<6>(job.a.src + tile.sample * job.a.src_stride + (pair + c) / 8 * plane, p.in_h,
+                       p.in_w, tile.row - p.pad_top, tile.column - p.pad_left, transform);
       }
     }
   }
@@ -81,19 +80,22 @@ void transform_gradient(const Job& job, const TileRun& run) {
         for (int e = 0; e < 12; ++e) store(out + e * job.m_element, V8{});
         continue;
       }
-      const Tile& tile = run.tiles[t];
-      const Window<4> window(tile.diff_dst + o / 8 * plane, p.out_h, p.out_w, tile.row,
-                             tile.column);
-      V8 rows[2][4];
-      for (int j = 0; j < 4; ++j) {
-        const V8 y[4] = {window.at(0, j), window.at(1, j), window.at(2, j), window.at(3, j)};
-        gradient_pair<Pair>(y, rows[0][j], rows[1][j]);
-      }
-      for (int i = 0; i < 2; ++i) {
-        V8 row[6];
-        gradient_all(rows[i], row);
-        unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * job.m_element, row[j]); });
-      }
+      const WinogradTile& tile = run.tiles[t];
+      const auto transform = [&](const auto& window) SUREFIT_LAMBDA {
+        V8 rows[2][4];
+        for (int j = 0; j < 4; ++j) {
+          const V8 y[4] = {window.at(0, j), window.at(1, j), window.at(2, j), window.at(3, j)};
+          gradient_pair<Pair>(y, rows[0][j], rows[1][j]);
+        }
+        for (int i = 0; i < 2; ++i) {
+          V8 row[6];
+          gradient_all(rows[i], row);
+          unroll<6>([&](auto j)
+                        SUREFIT_LAMBDA { store(out + (i * 6 + j) * job.m_element, row[j]); });
+        }
+      };
+      with_window<4>(job.a.diff_dst + tile.sample * job.a.diff_dst_stride + o / 8 * plane, p.out_h,
+                     p.out_w, tile.row, tile.column, transform);
     }
   }
 }
@@ -108,24 +110,17 @@ enum class Sums {
 // R input channels by 16 output channels over the tiles in order.
 template <int R, Sums How>
 SUREFIT_NOINLINE void outer_tile(const float* v, int width, const float* m, int tiles, float* du) {
-  V8 acc[R][2];
-  unroll<R>([&](auto r) SUREFIT_LAMBDA {
-    acc[r][0] = How == Sums::kContinue ? load(du + r * 16) : V8{};
-    acc[r][1] = How == Sums::kContinue ? load(du + r * 16 + 8) : V8{};
-  });
+  V16 acc[R];
+  unroll<R>([&](auto r)
+                SUREFIT_LAMBDA { acc[r] = How == Sums::kContinue ? load16(du + r * 16) : V16{}; });
 #pragma GCC unroll 2
   for (int t = 0; t < tiles; ++t) {
-    const V8 m0 = in_register(load(m + t * 16)), m1 = in_register(load(m + t * 16 + 8));
-    unroll<R>([&](auto r) SUREFIT_LAMBDA {
-      const V8 vv = splat(v[t * width + r]);
-      acc[r][0] += vv * m0;
-      acc[r][1] += vv * m1;
-    });
+    const V16 mv = in_register(load16(m + t * 16));
+    unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], v[t * width + r], mv); });
   }
   unroll<R>([&](auto r) SUREFIT_LAMBDA {
     float* out = du + r * 16;
-    store(out, How == Sums::kAdd ? load(out) + acc[r][0] : acc[r][0]);
-    store(out + 8, How == Sums::kAdd ? load(out + 8) + acc[r][1] : acc[r][1]);
+    store16(out, How == Sums::kAdd ? load16(out) + acc[r] : acc[r]);
   });
 }
 
@@ -133,11 +128,11 @@ template <Sums How>
 void accumulate(const Job& job, const float* v, const float* m, int tiles, float* du) {
   for (int panel = 0; panel < job.p.ci8; panel += kPanel) {
     const int width = at_most(job.p.ci8 - panel, kPanel);
-    const int pieces = ceil_div(width, 6);
+    const int pieces = ceil_div(width, kRows);
     const float* at = v + std::ptrdiff_t(panel) * job.chunk;
     for (int i = 0; i < pieces; ++i) {
       const int begin = part_begin(width, pieces, i);
-      with_count<6>(part_begin(width, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
+      with_count<kRows>(part_begin(width, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
         outer_tile<r.value, How>(at + begin, width, m, tiles,
                                  du + std::ptrdiff_t(panel + begin) * 16);
       });
@@ -151,9 +146,20 @@ void run_tiles(const Job& job, int first, int count, Sums how) {
   find_tiles(job, first, count, run);
   transform_input<Pair>(job, run);
   transform_gradient<Pair>(job, run);
-  const std::ptrdiff_t element = std::ptrdiff_t(job.p.ci8) * 16;
+  const WinogradPlane& p = job.p;
+  const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
+  const WinogradTile following = tile_behind(run.tiles[count - 1], p.tiles_w, p.tiles);
+  const Ahead inputs = pixels_of(job.a.src, job.a.src_stride, p.in_h, p.in_w, 0, p.ci8 / 8,
+                                 following, count, p.tiles_w, p.tiles);
+  const Ahead gradients =
+      pixels_of(job.a.diff_dst, job.a.diff_dst_stride, p.out_h, p.out_w, job.group_begin * 2,
+                at_most(job.group_end * 2, p.co8 / 8), following, count, p.tiles_w, p.tiles);
+  const int parts = (job.group_end - job.group_begin) * 12;
   for (int group = job.group_begin; group < job.group_end; ++group) {
     for (int k = 0; k < 12; ++k) {
+      const int part = (group - job.group_begin) * 12 + k;
+      inputs.ask<false>(part, parts);
+      gradients.ask<false>(part, parts);
       const int e = (k < 6 ? kPairFirst<Pair> : kPairSecond<Pair>)*6 + k % 6;
       float* du = job.a.du + (std::ptrdiff_t(group) * 36 + e) * element;
       const float* v = job.v + k * job.v_element;

@@ -15,6 +15,10 @@ KernelTable make_table();
 namespace avx2 {
 KernelTable make_table();
 }
+namespace avx512 {
+void fill_winograd(KernelTable& table);
+void fill_direct(KernelTable& table);
+}  // namespace avx512
 
 namespace {
 
@@ -29,10 +33,28 @@ bool has_avx2() {
 #endif
 }
 
+bool has_avx512() {
+#if defined(__x86_64__)
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
+
 std::string_view best_isa() {
-  const char* forced = std::getenv("SUREFIT_ISA");
-  const bool plain = forced != nullptr && std::string_view(forced) == "baseline";
-  return !plain && has_avx2() ? "avx2" : "baseline";
+  const char* asked = std::getenv("SUREFIT_ISA");
+  const std::string_view most = asked == nullptr ? "" : asked;
+  if (most == "baseline" || !has_avx2()) return "baseline";
+  return most == "avx2" || !has_avx512() ? "avx2" : "avx512";
+}
+
+// AVX2's kernels, and those that have more registers to use.
+KernelTable make_avx512_table() {
+  KernelTable table = avx2::make_table();
+  table.isa = "avx512";
+  avx512::fill_winograd(table);
+  avx512::fill_direct(table);
+  return table;
 }
 
 }  // namespace
@@ -50,6 +72,10 @@ const KernelTable* table_for(std::string_view isa) {
   if (isa == "avx2" && has_avx2()) {
     static const KernelTable wide = avx2::make_table();
     return &wide;
+  }
+  if (isa == "avx512" && has_avx512()) {
+    static const KernelTable widest = make_avx512_table();
+    return &widest;
   }
   return nullptr;
 }

@@ -26,6 +26,7 @@ void fill_convert(KernelTable& table);
 KernelTable make_table() {
   KernelTable table;
   table.isa = SUREFIT_NAME(SUREFIT_ISA);
+  table.bits = table.isa;
   fill_first(table);
   fill_first_pool(table);
   fill_dense(table);

@@ -6,12 +6,13 @@
 
 #include <string_view>
 
+#include "engine/kernels/batch_norm.hpp"
 #include "engine/kernels/conv_bias.hpp"
 #include "engine/kernels/conv_depthwise.hpp"
 #include "engine/kernels/conv_direct.hpp"
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_first_pool.hpp"
-#include "engine/kernels/batch_norm.hpp"
+#include "engine/kernels/conv_winograd.hpp"
 #include "engine/kernels/convert.hpp"
 #include "engine/kernels/dense.hpp"
 #include "engine/kernels/elementwise.hpp"
@@ -20,16 +21,16 @@
 #include "engine/kernels/noise.hpp"
 #include "engine/kernels/optimizers.hpp"
 #include "engine/kernels/pool.hpp"
-#include "engine/kernels/conv_winograd.hpp"
 
 namespace surefit::kernels {
 
-// Raised whenever a kernel adds in another order than before: a run that was begun by an older build
-// would end in other bits, and must not go on unnoticed.
-inline constexpr int kSumOrders = 2;
+// Raised whenever a kernel adds in another order than before: a run that was begun by an older
+// build would end in other bits, and must not go on unnoticed.
+inline constexpr int kSumOrders = 3;
 
 struct KernelTable {
   const char* isa = nullptr;
+  const char* bits = nullptr;  // the instruction set with whose kernels these agree bit by bit
   FirstConvKernels first;
   FirstPoolKernels first_pool;
   DenseKernels dense;
@@ -47,11 +48,12 @@ struct KernelTable {
   ConvertKernels convert;
 };
 
-// The table of the best instruction set this CPU has; SUREFIT_ISA=baseline in the environment
-// forces the plain one.
+// The table of the best instruction set this CPU has; SUREFIT_ISA in the environment (baseline,
+// avx2) asks for no better one.
 const KernelTable& table();
 
-// The table of a named instruction set ("baseline", "avx2"); null where this CPU or build has none.
+// The table of a named instruction set ("baseline", "avx2", "avx512"); null where this CPU or build
+// has none.
 const KernelTable* table_for(std::string_view isa);
 
 }  // namespace surefit::kernels

@@ -84,30 +84,49 @@ SUREFIT_INLINE void weights_gradient_all(const V8 (&u)[6], V8 (&out)[3]) {
   out[2] = u[5] + (1.0F / 6.0F) * (s34 - s12);
 }
 
-// A window of Size x Size pixels of one channel block; outside the picture it is zero.
-template <int Size>
-struct Window {
+// A window of pixels of one channel block that lies within the picture.
+struct InnerWindow {
   const float* origin;
   std::ptrdiff_t row;  // floats
-  V8 copy[Size * Size];
 
-  SUREFIT_INLINE Window(const float* plane, int h, int w, int top, int left) {
-    if (top >= 0 && left >= 0 && top + Size <= h && left + Size <= w) {
-      origin = plane + (std::ptrdiff_t(top) * w + left) * 8;
-      row = std::ptrdiff_t(w) * 8;
-      return;
-    }
-    for (int i = 0; i < Size; ++i) {
-      for (int j = 0; j < Size; ++j) {
-        const int y = top + i, x = left + j;
-        const bool inside = y >= 0 && y < h && x >= 0 && x < w;
-        copy[i * Size + j] = inside ? load(plane + (std::ptrdiff_t(y) * w + x) * 8) : V8{};
-      }
-    }
-    origin = reinterpret_cast<const float*>(copy);
-    row = Size * 8;
-  }
   SUREFIT_INLINE V8 at(int i, int j) const { return load(origin + i * row + j * 8); }
 };
+
+// One that reaches over the picture's edge, where it is zero. Pictures of a few tiles have no other
+// windows, so this is no rare case.
+template <int Size>
+struct EdgeWindow {
+  alignas(32) static constexpr float kZeros[8] = {};
+
+  const float* rows[Size];       // kZeros outside
+  std::ptrdiff_t moves[Size];    // by row: all bits, or none where columns must not move in it
+  std::ptrdiff_t columns[Size];  // floats from the row's beginning
+  I8 inside[Size];               // by column: all bits or none
+
+  SUREFIT_INLINE EdgeWindow(const float* plane, int h, int w, int top, int left) {
+    for (int i = 0; i < Size; ++i) {
+      const int y = top + i, x = left + i;
+      const bool row_inside = y >= 0 && y < h, column_inside = x >= 0 && x < w;
+      rows[i] = row_inside ? plane + std::ptrdiff_t(y) * w * 8 : kZeros;
+      moves[i] = row_inside ? -1 : 0;
+      columns[i] = column_inside ? std::ptrdiff_t(x) * 8 : 0;
+      inside[i] = I8{} - (column_inside ? 1 : 0);
+    }
+  }
+  SUREFIT_INLINE V8 at(int i, int j) const {
+    const V8 pixel = load(rows[i] + (columns[j] & moves[i]));
+    return reinterpret_cast<V8>(reinterpret_cast<I8>(pixel) & inside[j]);
+  }
+};
+
+// Calls f with the Size x Size window whose upper left pixel is (top, left).
+template <int Size, class F>
+SUREFIT_INLINE void with_window(const float* plane, int h, int w, int top, int left, F f) {
+  if (top >= 0 && left >= 0 && top + Size <= h && left + Size <= w) {
+    f(InnerWindow{plane + (std::ptrdiff_t(top) * w + left) * 8, std::ptrdiff_t(w) * 8});
+  } else {
+    f(EdgeWindow<Size>(plane, h, w, top, left));
+  }
+}
 
 }  // namespace surefit::kernels::SUREFIT_ISA

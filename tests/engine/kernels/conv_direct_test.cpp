@@ -29,6 +29,14 @@ ConvShape oblong() {
   return s;
 }
 
+// Strips in both directions, with padding at the bottom and right only.
+ConvShape uneven_strips() {
+  ConvShape s = conv_shape(48, 56, 12, 10, 3, 2);
+  s.oh = 6;
+  s.ow = 5;
+  return s;
+}
+
 std::vector<ConvShape> shapes() {
   return {conv_shape(8, 8, 6, 6, 3, 1, 1),
           conv_shape(13, 24, 9, 11, 3, 1, 1),
@@ -53,7 +61,19 @@ std::vector<ConvShape> shapes() {
           conv_shape(24, 48, 6, 5, 3, 1, 1, 1, 3),
           conv_shape(12, 18, 6, 6, 3, 1, 1, 2, 6),
           conv_shape(20, 30, 5, 5, 1, 1, 0, 1, 10),
-          conv_shape(16, 48, 5, 5, 3, 1, 1, 1, 16)};
+          conv_shape(16, 48, 5, 5, 3, 1, 1, 1, 16),
+          conv_shape(64, 48, 14, 13, 3, 1, 1),
+          conv_shape(53, 101, 9, 11, 3, 2, 1),
+          conv_shape(120, 136, 5, 4, 3, 1, 1),
+          conv_shape(152, 264, 8, 6, 3, 2, 1),
+          conv_shape(48, 48, 10, 12, 3, 3),
+          conv_shape(48, 56, 9, 9, 3, 1, 2, 2),
+          conv_shape(56, 48, 13, 7, 5, 4, 2),
+          conv_shape(48, 48, 9, 9, 2, 3),
+          conv_shape(48, 48, 11, 11, 5, 5),
+          conv_shape(48, 96, 9, 7, 1, 2),
+          conv_shape(48, 48, 1, 1, 3, 1, 1),
+          uneven_strips()};
 }
 
 std::size_t band_at(const ConvShape& s, int o, int c, int kh, int kw) {
@@ -179,6 +199,25 @@ TEST(Direct, SameBitsForAnySplit) {
         expect_same_bits(db2, db, "db");
       }
     }
+  }
+}
+
+// More registers, the same sums: a run may move between such machines.
+TEST(Direct, Avx512GivesTheBitsOfAvx2) {
+  const KernelTable* wide = table_for("avx512");
+  if (wide == nullptr) GTEST_SKIP() << "no AVX-512 here";
+  EXPECT_STREQ(wide->bits, "avx2");
+  EXPECT_NE(wide->direct.forward, table_for("avx2")->direct.forward);
+  for (const ConvShape& s : shapes()) {
+    const Problem p = make_problem(s, 4);
+    SCOPED_TRACE(p.name());
+    DirectRun run{*table_for("avx2"), p}, other{*wide, p};
+    expect_same_bits(other.forward(4, false), run.forward(4, false), "y");
+    expect_same_bits(other.backward_data(4, false), run.backward_data(4, false), "dx");
+    const auto [dw, db] = run.backward_weights(4, false);
+    const auto [dw2, db2] = other.backward_weights(4, false);
+    expect_same_bits(dw2, dw, "dw");
+    expect_same_bits(db2, db, "db");
   }
 }
 

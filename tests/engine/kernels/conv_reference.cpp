@@ -251,7 +251,7 @@ void expect_same_bits(const Floats& a, const Floats& b, const std::string& what)
 
 std::vector<const KernelTable*> tables() {
   std::vector<const KernelTable*> found;
-  for (const char* isa : {"baseline", "avx2"}) {
+  for (const char* isa : {"baseline", "avx2", "avx512"}) {
     if (const KernelTable* table = table_for(isa)) found.push_back(table);
   }
   return found;

@@ -131,6 +131,22 @@ TEST(Winograd, SameBitsForAnySplitAndSlice) {
   }
 }
 
+TEST(Winograd, Avx512GivesTheBitsOfAvx2) {
+  const KernelTable* wide = table_for("avx512");
+  if (wide == nullptr) GTEST_SKIP() << "no AVX-512 here";
+  EXPECT_NE(wide->winograd.pass, table_for("avx2")->winograd.pass);
+  for (const ConvShape& s : shapes()) {
+    const Problem p = make_problem(s, 4);
+    SCOPED_TRACE(p.name());
+    WinogradRun run{*table_for("avx2"), p}, other{*wide, p};
+    for (const WinogradDirection d :
+         {WinogradDirection::kForward, WinogradDirection::kBackwardData}) {
+      expect_same_bits(other.pass(d, 4, 99, false), run.pass(d, 4, 99, false), "pass");
+    }
+    expect_same_bits(other.weights(4, false), run.weights(4, false), "dw");
+  }
+}
+
 TEST(ConvBias, GradientIsTheSumOverPixels) {
   for (const KernelTable* table : tables()) {
     const ConvShape s = conv_shape(8, 13, 7, 5, 1);
