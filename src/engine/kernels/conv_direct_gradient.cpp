@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The weight gradient of direct convolution. Per sample and per chunk of about 128 output pixels a
-// partial sum in registers, added to diff_weights in order.
+// partial sum in registers, added to diff_weights in order; small pictures go on with the sums of
+// the samples before, because one of them is too short to pay for the way to memory and back.
 #include <cstring>
 
 #include "engine/kernels/bias_sum.hpp"
@@ -12,6 +13,7 @@ namespace surefit::kernels::SUREFIT_ISA {
 namespace {
 
 constexpr int kChunkPixels = 128;
+constexpr int kSmallPicture = 64;  // pixels
 
 // Where one tap finds input: rows [row_begin, row_end) and columns [column_begin, column_end) of
 // the output.
@@ -36,35 +38,40 @@ Area clip(const ConvShape& s, int kh, int kw, Area area) {
 struct Rows {
   const float* x;   // input pixel of the area's first output pixel
   const float* dy;  // that output pixel
-  std::ptrdiff_t x_pixel, x_row, dy_row, dy_block;
-  int rows, columns;
+  std::ptrdiff_t x_pixel, x_row, x_sample, dy_row, dy_sample, dy_block;
+  int rows, columns, samples;
 };
 
-// I input channels by B output blocks.
-template <int I, int B>
+// I input channels by B output blocks: their sums added to dw, or going on from it.
+template <int I, int B, bool Continue>
 SUREFIT_NOINLINE void outer_tile(const Rows& in, float* dw, std::ptrdiff_t dw_block) {
   V8 acc[I][B];
-  unroll<I>([&](auto i)
-                SUREFIT_LAMBDA { unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] = V8{}; }); });
+  unroll<I>([&](auto i) SUREFIT_LAMBDA {
+    unroll<B>([&](auto b) SUREFIT_LAMBDA {
+      acc[i][b] = Continue ? load(dw + b * dw_block + i * 8) : V8{};
+    });
+  });
   const std::ptrdiff_t x_pixel = in.x_pixel, dy_block = in.dy_block;
   const int columns = in.columns;
-  for (int row = 0; row < in.rows; ++row) {
-    const float* x = in.x + row * in.x_row;
-    const float* g = in.dy + row * in.dy_row;
+  for (int sample = 0; sample < in.samples; ++sample) {
+    for (int row = 0; row < in.rows; ++row) {
+      const float* x = in.x + sample * in.x_sample + row * in.x_row;
+      const float* g = in.dy + sample * in.dy_sample + row * in.dy_row;
 #pragma GCC unroll 2
-    for (int p = 0; p < columns; ++p, x += x_pixel, g += 8) {
-      V8 gv[B];
-      unroll<B>([&](auto b) SUREFIT_LAMBDA { gv[b] = in_register(load(g + b * dy_block)); });
-      unroll<I>([&](auto i) SUREFIT_LAMBDA {
-        const V8 xv = splat(x[i]);
-        unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] += xv * gv[b]; });
-      });
+      for (int p = 0; p < columns; ++p, x += x_pixel, g += 8) {
+        V8 gv[B];
+        unroll<B>([&](auto b) SUREFIT_LAMBDA { gv[b] = in_register(load(g + b * dy_block)); });
+        unroll<I>([&](auto i) SUREFIT_LAMBDA {
+          const V8 xv = splat(x[i]);
+          unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] += xv * gv[b]; });
+        });
+      }
     }
   }
   unroll<I>([&](auto i) SUREFIT_LAMBDA {
     unroll<B>([&](auto b) SUREFIT_LAMBDA {
       float* out = dw + b * dw_block + i * 8;
-      store(out, load(out) + acc[i][b]);
+      store(out, Continue ? acc[i][b] : load(out) + acc[i][b]);
     });
   });
 }
@@ -78,9 +85,9 @@ struct Job {
   std::ptrdiff_t dw_slot, dw_block;
 };
 
-// B output blocks with the same band over one chunk of output pixels.
-template <int B>
-void chunk(const Job& job, int sample, int ob, int first_in, const Area& whole) {
+// B output blocks with the same band over one chunk of output pixels, or over small pictures.
+template <int B, bool Continue>
+void chunk(const Job& job, int sample, int samples, int ob, int first_in, const Area& whole) {
   const ConvShape& s = job.s;
   const std::ptrdiff_t x_plane = std::ptrdiff_t(s.h) * s.w * 8;
   const std::ptrdiff_t dy_plane = std::ptrdiff_t(s.oh) * s.ow * 8;
@@ -98,16 +105,19 @@ void chunk(const Job& job, int sample, int ob, int first_in, const Area& whole) 
               dy + (std::ptrdiff_t(area.row_begin) * s.ow + area.column_begin) * 8,
               std::ptrdiff_t(s.stride_w) * 8,
               std::ptrdiff_t(s.stride_h) * s.w * 8,
+              job.a.src_stride,
               std::ptrdiff_t(s.ow) * 8,
+              job.a.diff_dst_stride,
               dy_plane,
               area.row_end - area.row_begin,
-              area.column_end - area.column_begin};
-      if constexpr (B == 1) {
-        outer_tile<8, 1>(in, dw, job.dw_block);
+              area.column_end - area.column_begin,
+              samples};
+      if constexpr (8 * B + B < kRegisters) {
+        outer_tile<8, B, Continue>(in, dw, job.dw_block);
       } else {
-        outer_tile<4, B>(in, dw, job.dw_block);
+        outer_tile<4, B, Continue>(in, dw, job.dw_block);
         in.x += 4;
-        outer_tile<4, B>(in, dw + 32, job.dw_block);
+        outer_tile<4, B, Continue>(in, dw + 32, job.dw_block);
       }
     }
   }
@@ -163,16 +173,24 @@ void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, 
   const int rows = at_least(kChunkPixels / s.ow, 1);
   const int columns = at_most(s.ow, kChunkPixels * 2);
   const auto band = [&](int ob) { return direct_band_first(s.ic, s.oc, s.groups, ob, width); };
-  for (int n = samples.begin; n < samples.end; ++n) {
-    for (int row = 0; row < s.oh; row += rows) {
-      for (int column = 0; column < s.ow; column += columns) {
-        const Area area{row, at_most(row + rows, s.oh), column, at_most(column + columns, s.ow)};
-        for (int ob = ob_begin; ob < ob_end;) {
-          int count = 1;
-          while (ob + count < ob_end && band(ob + count) == band(ob)) ++count;
-          with_count<3>(count,
-                        [&](auto b) SUREFIT_LAMBDA { chunk<b.value>(job, n, ob, band(ob), area); });
-          ob += count;
+  const auto sum = [&](auto goes_on, int n, int count, const Area& area) SUREFIT_LAMBDA {
+    for (int ob = ob_begin; ob < ob_end;) {
+      int blocks = 1;
+      while (ob + blocks < ob_end && band(ob + blocks) == band(ob)) ++blocks;
+      with_count<3>(blocks, [&](auto b) SUREFIT_LAMBDA {
+        chunk<b.value, goes_on.value != 0>(job, n, count, ob, band(ob), area);
+      });
+      ob += blocks;
+    }
+  };
+  if (s.oh * s.ow <= kSmallPicture) {
+    sum(Int<1>{}, samples.begin, samples.end - samples.begin, {0, s.oh, 0, s.ow});
+  } else {
+    for (int n = samples.begin; n < samples.end; ++n) {
+      for (int row = 0; row < s.oh; row += rows) {
+        for (int column = 0; column < s.ow; column += columns) {
+          sum(Int<0>{}, n, 1,
+              {row, at_most(row + rows, s.oh), column, at_most(column + columns, s.ow)});
         }
       }
     }

@@ -86,11 +86,8 @@ SUREFIT_INLINE void direct_tile(const float* x, const Pixels& pixels, std::ptrdi
 }
 
 // A tile of gathered pixels: as many sums as registers hold beside the weights and a pixel.
-#ifdef __AVX512VL__
-inline constexpr int kStripTile = 6, kStripBlocks = 4;
-#else
-inline constexpr int kStripTile = 4, kStripBlocks = 3;
-#endif
+inline constexpr int kStripTile = kRegisters == 32 ? 6 : 4;
+inline constexpr int kStripBlocks = kRegisters == 32 ? 4 : 3;
 
 // One task of forward or backward-data whose pixels are gathered (direct_in_strips).
 void direct_strips(const DirectSweep& v, const DirectSplit& split, Samples samples, int block,

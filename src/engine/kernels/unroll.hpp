@@ -16,6 +16,12 @@
 
 namespace surefit::kernels::SUREFIT_ISA {
 
+#ifdef __AVX512VL__
+inline constexpr int kRegisters = 32;
+#else
+inline constexpr int kRegisters = 16;
+#endif
+
 template <int I>
 struct Int {
   static constexpr int value = I;
