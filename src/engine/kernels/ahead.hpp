@@ -32,4 +32,29 @@ struct Ahead {
   }
 };
 
+// Asks for it in equal parts, from the beginning to the end. For callers with little to do between
+// two parts: there are no divisions.
+struct AheadCursor {
+  const float* row;
+  std::ptrdiff_t plane;
+  int lines, line = 0, left, each;
+
+  SUREFIT_INLINE AheadCursor(const Ahead& what, int parts)
+      : row(what.base),
+        plane(what.plane),
+        lines(what.lines),
+        left(what.planes * what.lines),
+        each(ceil_div(left, at_least(parts, 1))) {}
+
+  SUREFIT_INLINE void ask() {
+    for (int i = at_most(each, left); i > 0; --i, --left) {
+      __builtin_prefetch(row + std::ptrdiff_t(line) * 16, 0, 2);
+      if (++line == lines) {
+        line = 0;
+        row += plane;
+      }
+    }
+  }
+};
+
 }  // namespace surefit::kernels::SUREFIT_ISA

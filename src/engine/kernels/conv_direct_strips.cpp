@@ -21,9 +21,10 @@ struct ClassPixels {
   int* dst_at;       // [pixel], floats likewise
   float* gathered;   // [tile][block][tap][pixel][8]
 
-  SUREFIT_INLINE int tiles() const { return ceil_div(count, kStripTile); }
-  SUREFIT_INLINE int tile_begin(int tile) const { return part_begin(count, tiles(), tile); }
-  SUREFIT_INLINE int tile_size(int tile) const { return tile_begin(tile + 1) - tile_begin(tile); }
+  int tiles;
+  int tile_begin[kStripPixels / kStripTile + 1];  // of each tile, counted from `begin`; and the end
+
+  SUREFIT_INLINE int tile_size(int tile) const { return tile_begin[tile + 1] - tile_begin[tile]; }
 };
 
 // Where tap `k` of one dimension reads, counted from a pixel's place in its class; false if it
@@ -51,33 +52,50 @@ TapList class_taps(const SweepShape& v, int row_class, int column_class, SweepTa
   return {taps, count};
 }
 
-void find_pixels(const SweepShape& v, const ClassPixels& c) {
-  const int columns = ceil_div(v.out_w - c.column_class, v.classes);
-  const int step_h = v.back ? 1 : v.s.stride_h, row_classes = v.back ? v.s.stride_h : 1;
-  int* src = c.src_at;
-  for (int t = 0; t < c.tiles(); ++t) {
-    for (int k = 0; k < c.list.count; ++k) {
-      const SweepTap& tap = c.list.taps[k];
-      for (int i = c.tile_begin(t); i < c.tile_begin(t + 1); ++i) {
-        const int row = (c.begin + i) / columns * step_h + tap.row;
-        const int column = (c.begin + i) % columns * v.step + tap.column;
-        const bool inside = row >= 0 && row < v.in_h && column >= 0 && column < v.in_w;
-        *src++ = inside ? (row * v.in_w + column) * 8 : -1;
-      }
+// Calls f(row, column) for `count` pixels of a class from one on, counted in the class.
+template <class F>
+SUREFIT_INLINE void for_pixels(int row, int column, int count, int columns, F f) {
+  for (int i = 0; i < count; ++i) {
+    f(row, column);
+    if (++column == columns) {
+      column = 0;
+      ++row;
     }
   }
-  for (int i = 0; i < c.count; ++i) {
-    const int row = (c.begin + i) / columns * row_classes + c.row_class;
-    const int column = (c.begin + i) % columns * v.classes + c.column_class;
-    c.dst_at[i] = (row * v.out_w + column) * 8;
+}
+
+void find_pixels(const SweepShape& v, ClassPixels& c) {
+  const int columns = ceil_div(v.out_w - c.column_class, v.classes);
+  const int step_h = v.back ? 1 : v.s.stride_h, row_classes = v.back ? v.s.stride_h : 1;
+  c.tiles = ceil_div(c.count, kStripTile);
+  for (int t = 0; t <= c.tiles; ++t) c.tile_begin[t] = part_begin(c.count, at_least(c.tiles, 1), t);
+  int* src = c.src_at;
+  for (int t = 0; t < c.tiles; ++t) {
+    const int first = c.begin + c.tile_begin[t], size = c.tile_size(t);
+    const int first_row = first / columns, first_column = first % columns;
+    for (int k = 0; k < c.list.count; ++k) {
+      const SweepTap& tap = c.list.taps[k];
+      for_pixels(first_row, first_column, size, columns, [&](int row, int column) SUREFIT_LAMBDA {
+        const int y = row * step_h + tap.row, x = column * v.step + tap.column;
+        const bool inside = y >= 0 && y < v.in_h && x >= 0 && x < v.in_w;
+        *src++ = inside ? (y * v.in_w + x) * 8 : -1;
+      });
+    }
   }
+  int* dst = c.dst_at;
+  for_pixels(c.begin / columns, c.begin % columns, c.count, columns,
+             [&](int row, int column) SUREFIT_LAMBDA {
+               const int y = row * row_classes + c.row_class;
+               const int x = column * v.classes + c.column_class;
+               *dst++ = (y * v.out_w + x) * 8;
+             });
 }
 
 float* gather(const ClassPixels& c, const float* x, std::ptrdiff_t plane, int blocks) {
   alignas(32) static constexpr float kZeros[8] = {};
   const int* at = c.src_at;
   float* out = c.gathered;
-  for (int t = 0; t < c.tiles(); ++t) {
+  for (int t = 0; t < c.tiles; ++t) {
     const int count = c.list.count * c.tile_size(t);
     for (int block = 0; block < blocks; ++block) {
       const float* from = x + block * plane;
@@ -132,28 +150,21 @@ Ahead inputs_of(const DirectSweep& v, int strip, int strips, int sample, const B
           ceil_div(at_least(to - from, 0) * v.in_w, 2)};
 }
 
-// Asks for part of what is needed next with every tile.
-struct Asking {
-  Ahead inputs;
-  int part, parts;
-};
-
 template <int B>
 void tiles(const DirectSweep& v, const ClassPixels& c, const BlockRange& range, int ob, int sample,
-           Asking& asking) {
+           AheadCursor& inputs) {
   const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64, w_out = w_in * v.width;
   const std::ptrdiff_t dst_block = std::ptrdiff_t(v.out_h) * v.out_w * 8;
   const float* w = v.weights + ob * w_out + range.begin * w_in;
   const float* bias = v.bias == nullptr ? nullptr : v.bias + ob * 8;
   float* dst = v.dst + sample * v.dst_stride + ob * dst_block;
   const float* gathered = c.gathered;
-  for (int t = 0; t < c.tiles(); ++t) {
-    asking.inputs.ask<false>(asking.part, asking.parts);
-    ++asking.part;
+  for (int t = 0; t < c.tiles; ++t) {
+    inputs.ask();
     const int count = c.tile_size(t);
     const std::ptrdiff_t block = std::ptrdiff_t(c.list.count) * count * 8;
     with_count<kStripTile>(count, [&](auto r) SUREFIT_LAMBDA {
-      direct_tile<r.value, B>(gathered, PixelsGathered<r.value>{c.dst_at + c.tile_begin(t)}, block,
+      direct_tile<r.value, B>(gathered, PixelsGathered<r.value>{c.dst_at + c.tile_begin[t]}, block,
                               c.list, range, w, w_in, w_out, bias, dst, dst_block,
                               v.rectify && range.last);
     });
@@ -196,19 +207,21 @@ void direct_strips(const DirectSweep& v, const DirectSplit& split, Samples sampl
                        range.end - range.begin);
         }
         const bool last_sample = n + 1 == samples.end;
-        Asking asking{};
+        Ahead next_inputs;
         if (!last_sample) {
-          asking.inputs = inputs_of(v, strip, parts * strips, n + 1, range);
+          next_inputs = inputs_of(v, strip, parts * strips, n + 1, range);
         } else if (!range.last) {
-          asking.inputs = inputs_of(v, strip, parts * strips, samples.begin, range_at(j + 1));
+          next_inputs = inputs_of(v, strip, parts * strips, samples.begin, range_at(j + 1));
         } else if (strip + 1 < parts * strips) {
-          asking.inputs = inputs_of(v, strip + 1, parts * strips, samples.begin, range_at(0));
+          next_inputs = inputs_of(v, strip + 1, parts * strips, samples.begin, range_at(0));
         } else {
-          asking.inputs = inputs_of(v, 0, parts * strips, samples.end, range_at(0));
+          next_inputs = inputs_of(v, 0, parts * strips, samples.end, range_at(0));
         }
+        int tasks = 0;
         for (int i = 0; i < count; ++i) {
-          if (classes[i].list.count > 0 || range.first) asking.parts += units * classes[i].tiles();
+          if (classes[i].list.count > 0 || range.first) tasks += units * classes[i].tiles;
         }
+        AheadCursor inputs(next_inputs, tasks);
         for (int u = 0; u < units; ++u) {
           const int ob = ob_begin + part_begin(ob_end - ob_begin, units, u);
           const int next = ob_begin + part_begin(ob_end - ob_begin, units, u + 1);
@@ -216,7 +229,7 @@ void direct_strips(const DirectSweep& v, const DirectSplit& split, Samples sampl
             // Pixels that no tap reaches are cleared and done.
             if (classes[i].list.count == 0 && !range.first) continue;
             with_count<kStripBlocks>(next - ob, [&](auto b) SUREFIT_LAMBDA {
-              tiles<b.value>(v, classes[i], range, ob, n, asking);
+              tiles<b.value>(v, classes[i], range, ob, n, inputs);
             });
           }
         }
