@@ -35,6 +35,7 @@ class FirstBackwardWeightsOp final : public Op {
     traits.thread_scratch_bytes =
         pooled_ ? kernels::first_pool_scratch_bytes(shape_) : kernels::first_scratch_bytes(shape_);
     traits.flops_per_sample = conv_flops(shape_);
+    if (!pooled_) traits.samples_per_pass = samples_in_cache(shape_);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,

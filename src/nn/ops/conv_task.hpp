@@ -3,6 +3,8 @@
 // operands alike.
 #pragma once
 
+#include <algorithm>
+
 #include "engine/kernels/conv_shape.hpp"
 #include "nn/ops/kernel.hpp"
 
@@ -19,6 +21,14 @@ inline kernels::Samples samples(const Task& task) {
 }
 inline float* scratch_of(const Task& task) {
   return reinterpret_cast<float*>(task.thread_scratch);
+}
+
+// Samples whose pictures and gradients stay in cache while all blocks of the weights read them.
+inline int samples_in_cache(const kernels::ConvShape& s) {
+  constexpr std::size_t kCacheBytes = 2 << 20;
+  const std::size_t bytes = sizeof(float) * (kernels::blocked_floats(s.ic, s.h, s.w) +
+                                             kernels::blocked_floats(s.oc, s.oh, s.ow));
+  return static_cast<int>(std::max<std::size_t>(kCacheBytes / bytes, 1));
 }
 
 // Inputs: picture, weights. The bias is the caller's.

@@ -203,14 +203,6 @@ std::unique_ptr<Kernel> bind_onednn_backward_weights(const ConvShape& s, int thr
 
 // ---- backward weights
 
-// Samples whose pictures and gradients stay in cache while all blocks of the weights read them.
-int samples_in_cache(const ConvShape& s) {
-  constexpr std::size_t kCacheBytes = 2 << 20;
-  const std::size_t bytes = sizeof(float) * (kernels::blocked_floats(s.ic, s.h, s.w) +
-                                             kernels::blocked_floats(s.oc, s.oh, s.ow));
-  return static_cast<int>(std::max<std::size_t>(kCacheBytes / bytes, 1));
-}
-
 class BackwardWeightsOp final : public Op {
  public:
   BackwardWeightsOp(const ConvShape& shape, ConvAlgorithm algorithm)
