@@ -13,33 +13,16 @@ struct Ahead {
   const float* base = nullptr;
   std::ptrdiff_t plane = 0;  // floats
   int planes = 0, lines = 0;
-
-  // Part `part` of `parts`.
-  template <bool Write>
-  SUREFIT_INLINE void ask(int part, int parts) const {
-    const int total = planes * lines, end = part_begin(total, parts, part + 1);
-    int at = part_begin(total, parts, part);
-    if (at == end) return;
-    int line = at % lines;
-    const float* row = base + at / lines * plane;
-    for (; at < end; ++at) {
-      __builtin_prefetch(row + std::ptrdiff_t(line) * 16, Write ? 1 : 0, 2);
-      if (++line == lines) {
-        line = 0;
-        row += plane;
-      }
-    }
-  }
 };
 
-// Asks for it in equal parts, from the beginning to the end. For callers with little to do between
-// two parts: there are no divisions.
-struct AheadCursor {
+// Asks for it in equal parts, from the beginning to the end, to read or to write it.
+template <bool Write>
+struct Asking {
   const float* row;
   std::ptrdiff_t plane;
   int lines, line = 0, left, each;
 
-  SUREFIT_INLINE AheadCursor(const Ahead& what, int parts)
+  SUREFIT_INLINE Asking(const Ahead& what, int parts)
       : row(what.base),
         plane(what.plane),
         lines(what.lines),
@@ -48,7 +31,7 @@ struct AheadCursor {
 
   SUREFIT_INLINE void ask() {
     for (int i = at_most(each, left); i > 0; --i, --left) {
-      __builtin_prefetch(row + std::ptrdiff_t(line) * 16, 0, 2);
+      __builtin_prefetch(row + std::ptrdiff_t(line) * 16, Write ? 1 : 0, 2);
       if (++line == lines) {
         line = 0;
         row += plane;

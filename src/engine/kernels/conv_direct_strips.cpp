@@ -152,7 +152,7 @@ Ahead inputs_of(const DirectSweep& v, int strip, int strips, int sample, const B
 
 template <int B>
 void tiles(const DirectSweep& v, const ClassPixels& c, const BlockRange& range, int ob, int sample,
-           AheadCursor& inputs) {
+           Asking<false>& inputs) {
   const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64, w_out = w_in * v.width;
   const std::ptrdiff_t dst_block = std::ptrdiff_t(v.out_h) * v.out_w * 8;
   const float* w = v.weights + ob * w_out + range.begin * w_in;
@@ -221,7 +221,7 @@ void direct_strips(const DirectSweep& v, const DirectSplit& split, Samples sampl
         for (int i = 0; i < count; ++i) {
           if (classes[i].list.count > 0 || range.first) tasks += units * classes[i].tiles;
         }
-        AheadCursor inputs(next_inputs, tasks);
+        Asking<false> inputs(next_inputs, tasks);
         for (int u = 0; u < units; ++u) {
           const int ob = ob_begin + part_begin(ob_end - ob_begin, units, u);
           const int next = ob_begin + part_begin(ob_end - ob_begin, units, u + 1);

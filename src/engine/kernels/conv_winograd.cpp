@@ -192,16 +192,18 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
     // What comes next is behind this: the next tiles of this call, of the next one, the next
     // sample.
     const WinogradTile following = tile_behind(positions[count - 1], p.tiles_w, p.tiles);
-    const Ahead inputs = pixels_of(a.src, a.src_stride, p.in_h, p.in_w, 0, p.ci8 / 8, following,
-                                   at_most(count, p.tiles), p.tiles_w, p.tiles);
+    Asking<false> inputs(pixels_of(a.src, a.src_stride, p.in_h, p.in_w, 0, p.ci8 / 8, following,
+                                   at_most(count, p.tiles), p.tiles_w, p.tiles),
+                         36);
     for (int from = a.group_begin; from < a.group_end; from += most) {
       const int batch = at_most(a.group_end - from, most);
-      const Ahead outputs = pixels_of(a.dst, a.dst_stride, p.out_h, p.out_w, from * 2,
-                                      at_most((from + batch) * 2, p.co8 / 8), positions[0], count,
-                                      p.tiles_w, p.tiles);
+      Asking<true> outputs(pixels_of(a.dst, a.dst_stride, p.out_h, p.out_w, from * 2,
+                                     at_most((from + batch) * 2, p.co8 / 8), positions[0], count,
+                                     p.tiles_w, p.tiles),
+                           36);
       for (int e = 0; e < 36; ++e) {
-        outputs.ask<true>(e, 36);
-        if (from == a.group_begin) inputs.ask<false>(e, 36);
+        outputs.ask();
+        inputs.ask();  // all of it by the end of the first groups
         for (int i = 0; i < batch; ++i) {
           const float* u = a.u + ((from - a.group_begin + i) * 36 + e) * u_element;
           const float* next = i + 1 < batch ? u + 36 * u_element : u + (1 - i * 36) * u_element;

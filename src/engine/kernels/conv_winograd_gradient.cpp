@@ -9,8 +9,8 @@ namespace surefit::kernels::SUREFIT_ISA {
 
 namespace {
 
-constexpr int kPanel =
-    48;  // input channels side by side per tile: whole micro-tiles and cache lines
+// Input channels side by side per tile: whole micro-tiles and cache lines.
+constexpr int kPanel = 48;
 
 struct TileRun {
   WinogradTile tiles[kWinogradMostTiles];
@@ -149,17 +149,18 @@ void run_tiles(const Job& job, int first, int count, Sums how) {
   const WinogradPlane& p = job.p;
   const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
   const WinogradTile following = tile_behind(run.tiles[count - 1], p.tiles_w, p.tiles);
-  const Ahead inputs = pixels_of(job.a.src, job.a.src_stride, p.in_h, p.in_w, 0, p.ci8 / 8,
-                                 following, count, p.tiles_w, p.tiles);
-  const Ahead gradients =
-      pixels_of(job.a.diff_dst, job.a.diff_dst_stride, p.out_h, p.out_w, job.group_begin * 2,
-                at_most(job.group_end * 2, p.co8 / 8), following, count, p.tiles_w, p.tiles);
   const int parts = (job.group_end - job.group_begin) * 12;
+  Asking<false> inputs(pixels_of(job.a.src, job.a.src_stride, p.in_h, p.in_w, 0, p.ci8 / 8,
+                                 following, count, p.tiles_w, p.tiles),
+                       parts);
+  Asking<false> gradients(
+      pixels_of(job.a.diff_dst, job.a.diff_dst_stride, p.out_h, p.out_w, job.group_begin * 2,
+                at_most(job.group_end * 2, p.co8 / 8), following, count, p.tiles_w, p.tiles),
+      parts);
   for (int group = job.group_begin; group < job.group_end; ++group) {
     for (int k = 0; k < 12; ++k) {
-      const int part = (group - job.group_begin) * 12 + k;
-      inputs.ask<false>(part, parts);
-      gradients.ask<false>(part, parts);
+      inputs.ask();
+      gradients.ask();
       const int e = (k < 6 ? kPairFirst<Pair> : kPairSecond<Pair>)*6 + k % 6;
       float* du = job.a.du + (std::ptrdiff_t(group) * 36 + e) * element;
       const float* v = job.v + k * job.v_element;
