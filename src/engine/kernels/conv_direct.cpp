@@ -119,6 +119,11 @@ void rows(const DirectSweep& v, const DirectSplit& split, Samples samples, int b
   }
 }
 
+void run(const DirectSweep& v, Samples samples, int block, float* scratch) {
+  const auto sweep = direct_in_strips(v.s, v.back) ? direct_strips : rows;
+  sweep(v, direct_split(v.s, v.back), samples, block, scratch);
+}
+
 void forward(const ConvForward& a, Samples samples, int block, float* scratch) {
   const ConvShape s = direct_flattened(a.shape);
   const DirectSweep v{sweep_shape(s, false),
@@ -132,8 +137,7 @@ void forward(const ConvForward& a, Samples samples, int block, float* scratch) {
                       a.dst,
                       a.dst_stride,
                       a.relu};
-  const auto run = direct_in_strips(s, false) ? direct_strips : rows;
-  run(v, direct_split(s, false), samples, block, scratch);
+  run(v, samples, block, scratch);
 }
 
 void backward_data(const ConvBackwardData& a, Samples samples, int block, float* scratch) {
@@ -149,8 +153,7 @@ void backward_data(const ConvBackwardData& a, Samples samples, int block, float*
                       a.diff_src,
                       a.diff_src_stride,
                       false};
-  const auto run = direct_in_strips(s, true) ? direct_strips : rows;
-  run(v, direct_split(s, true), samples, block, scratch);
+  run(v, samples, block, scratch);
 }
 
 void reverse_weights(const DirectReverse& a, int ib) {
