@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/kernels/table.hpp"
+#include "engine/kernels/vec16.hpp"
 #include "engine/kernels/winograd_ahead.hpp"
 #include "engine/kernels/winograd_transforms.hpp"
 
@@ -124,7 +125,7 @@ SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const flo
 // Meanwhile asks for the U that is needed next, evenly, if it comes from far away.
 void product(const float* v, int pitch, int rows, const float* u, int k, const float* next,
              float* m) {
-  const int pieces = ceil_div(rows, kRows);
+  const int pieces = ceil_div(rows, kProductTile);
   for (int i = 0; i < pieces; ++i) {
     const int begin = part_begin(rows, pieces, i);
     if (next != nullptr) {
@@ -132,7 +133,7 @@ void product(const float* v, int pitch, int rows, const float* u, int k, const f
         __builtin_prefetch(next + std::ptrdiff_t(line) * 16, 0, 2);
       }
     }
-    with_count<kRows>(part_begin(rows, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
+    with_count<kProductTile>(part_begin(rows, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
       product_tile<r.value>(v + std::ptrdiff_t(begin) * pitch, pitch, u, k,
                             m + std::ptrdiff_t(begin) * 16);
     });

@@ -2,6 +2,7 @@
 // The weight gradient, carried in the transformed domain until all samples are in.
 
 #include "engine/kernels/table.hpp"
+#include "engine/kernels/vec16.hpp"
 #include "engine/kernels/winograd_ahead.hpp"
 #include "engine/kernels/winograd_transforms.hpp"
 
@@ -128,14 +129,15 @@ template <Sums How>
 void accumulate(const Job& job, const float* v, const float* m, int tiles, float* du) {
   for (int panel = 0; panel < job.p.ci8; panel += kPanel) {
     const int width = at_most(job.p.ci8 - panel, kPanel);
-    const int pieces = ceil_div(width, kRows);
+    const int pieces = ceil_div(width, kProductTile);
     const float* at = v + std::ptrdiff_t(panel) * job.chunk;
     for (int i = 0; i < pieces; ++i) {
       const int begin = part_begin(width, pieces, i);
-      with_count<kRows>(part_begin(width, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
-        outer_tile<r.value, How>(at + begin, width, m, tiles,
-                                 du + std::ptrdiff_t(panel + begin) * 16);
-      });
+      with_count<kProductTile>(part_begin(width, pieces, i + 1) - begin,
+                               [&](auto r) SUREFIT_LAMBDA {
+                                 outer_tile<r.value, How>(at + begin, width, m, tiles,
+                                                          du + std::ptrdiff_t(panel + begin) * 16);
+                               });
     }
   }
 }

@@ -16,12 +16,6 @@
 
 namespace surefit::kernels::SUREFIT_ISA {
 
-#ifdef __AVX512VL__
-inline constexpr int kRegisters = 32;
-#else
-inline constexpr int kRegisters = 16;
-#endif
-
 template <int I>
 struct Int {
   static constexpr int value = I;
@@ -45,49 +39,6 @@ SUREFIT_INLINE V8 in_register(V8 v) {
 #endif
   return v;
 }
-
-#ifdef __AVX512F__
-using V16 = float __attribute__((vector_size(64)));
-inline constexpr int kRows = 12;
-SUREFIT_INLINE V16 load16(const float* p) {
-  V16 v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-SUREFIT_INLINE void store16(float* p, V16 v) {
-  std::memcpy(p, &v, sizeof v);
-}
-SUREFIT_INLINE void multiply_add(V16& sum, float x, V16 y) {
-  sum += reinterpret_cast<V16>(_mm512_set1_ps(x)) * y;
-}
-SUREFIT_INLINE V16 in_register(V16 v) {
-  asm("" : "+v"(v));
-  return v;
-}
-#else
-struct V16 {
-  V8 low, high;
-};
-inline constexpr int kRows = 6;
-SUREFIT_INLINE V16 load16(const float* p) {
-  return {load(p), load(p + 8)};
-}
-SUREFIT_INLINE void store16(float* p, V16 v) {
-  store(p, v.low);
-  store(p + 8, v.high);
-}
-SUREFIT_INLINE V16 operator+(V16 a, V16 b) {
-  return {a.low + b.low, a.high + b.high};
-}
-SUREFIT_INLINE void multiply_add(V16& sum, float x, V16 y) {
-  const V8 xv = splat(x);
-  sum.low += xv * y.low;
-  sum.high += xv * y.high;
-}
-SUREFIT_INLINE V16 in_register(V16 v) {
-  return {in_register(v.low), in_register(v.high)};
-}
-#endif
 
 // Calls f(Int<n>{}) for a run-time n in [1, Max].
 template <int Max, class F>

@@ -16,6 +16,13 @@ namespace surefit::kernels::SUREFIT_ISA {
 
 inline constexpr int kBlock = 8;
 
+// How many vectors a register tile may hold.
+#ifdef __AVX512VL__
+inline constexpr int kRegisters = 32;
+#else
+inline constexpr int kRegisters = 16;
+#endif
+
 using V8 = float __attribute__((vector_size(32)));
 using I8 = std::int32_t __attribute__((vector_size(32)));
 using B8 = std::uint8_t __attribute__((vector_size(8)));
