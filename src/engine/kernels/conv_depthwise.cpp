@@ -51,7 +51,7 @@ SUREFIT_INLINE void row_tile(const float* x, std::ptrdiff_t x_row, int rows, con
     V8 wv[K];
     unroll<K>([&](auto k) SUREFIT_LAMBDA { wv[k] = load(w + k * w_step); });
     unroll<(kPixels - 1) * S + K>([&](auto q) SUREFIT_LAMBDA {
-      const V8 xv = in_register(load(x + q * 8));
+      const V8 xv = hold(load(x + q * 8));
       unroll<K>([&](auto k) SUREFIT_LAMBDA {
         constexpr int kOffset = q.value - k.value;
         if constexpr (kOffset >= 0 && kOffset % S == 0 && kOffset / S < kPixels) {
@@ -205,7 +205,7 @@ SUREFIT_INLINE void weights_tile(const ConvShape& s, const float* const* tap, co
   const std::ptrdiff_t x_pixel = std::ptrdiff_t(s.stride_w) * 8;
   for (int row = 0; row < rows; ++row) {
     for (int p = 0; p < s.ow; ++p, dy += 8) {
-      const V8 g = in_register(load(dy));
+      const V8 g = hold(load(dy));
       unroll<T>([&](auto t) SUREFIT_LAMBDA { acc[t] += g * load(x[t] + p * x_pixel); });
     }
     unroll<T>([&](auto t) SUREFIT_LAMBDA { x[t] += x_row; });

@@ -60,7 +60,7 @@ SUREFIT_NOINLINE void outer_tile(const Rows& in, float* dw, std::ptrdiff_t dw_bl
 #pragma GCC unroll 2
       for (int p = 0; p < columns; ++p, x += x_pixel, g += 8) {
         V8 gv[B];
-        unroll<B>([&](auto b) SUREFIT_LAMBDA { gv[b] = in_register(load(g + b * dy_block)); });
+        unroll<B>([&](auto b) SUREFIT_LAMBDA { gv[b] = hold(load(g + b * dy_block)); });
         unroll<I>([&](auto i) SUREFIT_LAMBDA {
           const V8 xv = splat(x[i]);
           unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] += xv * gv[b]; });

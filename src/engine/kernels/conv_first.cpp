@@ -41,7 +41,7 @@ SUREFIT_NOINLINE void forward_tile(const float* x, std::ptrdiff_t pixel_stride, 
       const float* xs = row + segment * taps.segment_stride;
       for (int k = 0; k < taps.run; ++k) {
         V8 wv[B];
-        unroll<B>([&](auto b) SUREFIT_LAMBDA { wv[b] = in_register(load(w + b * w_block)); });
+        unroll<B>([&](auto b) SUREFIT_LAMBDA { wv[b] = hold(load(w + b * w_block)); });
         unroll<R>([&](auto r) SUREFIT_LAMBDA {
           const V8 xv = splat(xs[r * pixel_stride + k]);
           unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[r][b] += xv * wv[b]; });
@@ -116,7 +116,7 @@ SUREFIT_NOINLINE void weights_tile(const float* x, std::ptrdiff_t pixel_stride,
       V8 xv[T];
       unroll<T>([&](auto t) SUREFIT_LAMBDA { xv[t] = splat(xr[t]); });
       unroll<B>([&](auto b) SUREFIT_LAMBDA {
-        const V8 gv = in_register(load(g + b * dy_block));
+        const V8 gv = hold(load(g + b * dy_block));
         unroll<T>([&](auto t) SUREFIT_LAMBDA { acc[b][t] += gv * xv[t]; });
       });
     }

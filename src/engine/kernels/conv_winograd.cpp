@@ -116,7 +116,7 @@ SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const flo
   unroll<R>([&](auto r) SUREFIT_LAMBDA { acc[r] = V16{}; });
 #pragma GCC unroll 4
   for (int i = 0; i < k; ++i) {
-    const V16 bv = in_register(load16(b + i * 16));
+    const V16 bv = hold(load16(b + i * 16));
     unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], a[r * pitch + i], bv); });
   }
   unroll<R>([&](auto r) SUREFIT_LAMBDA { store16(c + r * 16, acc[r]); });

@@ -116,7 +116,7 @@ SUREFIT_NOINLINE void outer_tile(const float* v, int width, const float* m, int 
                 SUREFIT_LAMBDA { acc[r] = How == Sums::kContinue ? load16(du + r * 16) : V16{}; });
 #pragma GCC unroll 2
   for (int t = 0; t < tiles; ++t) {
-    const V16 mv = in_register(load16(m + t * 16));
+    const V16 mv = hold(load16(m + t * 16));
     unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], v[t * width + r], mv); });
   }
   unroll<R>([&](auto r) SUREFIT_LAMBDA {

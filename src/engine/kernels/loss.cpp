@@ -27,24 +27,22 @@ struct RowSum {
   }
 };
 
-SUREFIT_INLINE V8 load_some(const float* p, std::int64_t lanes) {
-  return lanes >= kBlock ? load(p) : load_lanes(p, lanes);
-}
-SUREFIT_INLINE void store_some(float* p, V8 v, std::int64_t lanes) {
-  if (lanes >= kBlock) {
-    store(p, v);
-  } else {
-    store_lanes(p, v, lanes);
-  }
+// The larger of two, lane by lane. NaN wins, so that a NaN logit reaches every output of its row.
+SUREFIT_INLINE V8 max_or_nan(V8 a, V8 b) {
+  return (b > a) | (b != b) ? b : a;
 }
 
-// NaN wins, so that a NaN logit reaches every output of its row.
 float row_max(const float* x, std::int64_t classes) {
-  float best = x[0];
-  for (std::int64_t c = 1; c < classes; ++c) {
-    if (x[c] > best || x[c] != x[c]) best = x[c];
+  V8 best = splat(x[0]);
+  for (std::int64_t c = 0; c < classes; c += kBlock) {
+    const V8 v = load_some(x + c, classes - c);
+    const I8 live = lane_index() < static_cast<std::int32_t>(classes - c);
+    best = max_or_nan(best, live ? v : best);
   }
-  return best;
+  best = max_or_nan(best, __builtin_shufflevector(best, best, 4, 5, 6, 7, 0, 1, 2, 3));
+  best = max_or_nan(best, __builtin_shufflevector(best, best, 2, 3, 0, 1, 6, 7, 4, 5));
+  best = max_or_nan(best, __builtin_shufflevector(best, best, 1, 0, 3, 2, 5, 4, 7, 6));
+  return best[0];
 }
 
 struct Normalizer {

@@ -31,15 +31,6 @@ SUREFIT_INLINE void unroll(F&& f) {
   }
 }
 
-// Keeps a loaded vector in a register: GCC otherwise folds the same load into every FMA that uses
-// it.
-SUREFIT_INLINE V8 in_register(V8 v) {
-#ifdef __AVX__
-  asm("" : "+x"(v));
-#endif
-  return v;
-}
-
 // Calls f(Int<n>{}) for a run-time n in [1, Max].
 template <int Max, class F>
 SUREFIT_INLINE void with_count(int n, F&& f) {
@@ -50,11 +41,6 @@ SUREFIT_INLINE void with_count(int n, F&& f) {
     }
   }
   f(Int<Max>{});
-}
-
-// NaN stays NaN, -0 becomes +0: the same bits whether pooling happens before or after.
-SUREFIT_INLINE V8 relu(V8 v) {
-  return v <= V8{} ? V8{} : v;
 }
 
 }  // namespace surefit::kernels::SUREFIT_ISA

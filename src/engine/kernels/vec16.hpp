@@ -24,7 +24,7 @@ SUREFIT_INLINE void store16(float* p, V16 v) {
 SUREFIT_INLINE void multiply_add(V16& sum, float x, V16 y) {
   sum += reinterpret_cast<V16>(_mm512_set1_ps(x)) * y;
 }
-SUREFIT_INLINE V16 in_register(V16 v) {
+SUREFIT_INLINE V16 hold(V16 v) {
   asm("" : "+v"(v));
   return v;
 }
@@ -47,8 +47,8 @@ SUREFIT_INLINE void multiply_add(V16& sum, float x, V16 y) {
   sum.low += xv * y.low;
   sum.high += xv * y.high;
 }
-SUREFIT_INLINE V16 in_register(V16 v) {
-  return {in_register(v.low), in_register(v.high)};
+SUREFIT_INLINE V16 hold(V16 v) {
+  return {hold(v.low), hold(v.high)};
 }
 #endif
 

@@ -16,18 +16,35 @@ using V4 = float __attribute__((vector_size(16)));
 using D4 = double __attribute__((vector_size(32)));
 using U8 = std::uint32_t __attribute__((vector_size(32)));
 
+SUREFIT_INLINE I8 lane_index() {
+  return I8{0, 1, 2, 3, 4, 5, 6, 7};
+}
 // The first `lanes` floats, zero in the others: a tail runs through the same code as a whole
 // vector.
 SUREFIT_INLINE V8 load_lanes(const float* p, std::int64_t lanes) {
+#if defined(__AVX__)
+  const I8 wanted = lane_index() < static_cast<std::int32_t>(lanes);
+  return _mm256_maskload_ps(p, reinterpret_cast<__m256i>(wanted));
+#else
   V8 v{};
   for (std::int64_t i = 0; i < lanes; ++i) v[i] = p[i];
   return v;
+#endif
 }
+// Lane by lane: masked stores take longer where they are made of microcode.
 SUREFIT_INLINE void store_lanes(float* p, V8 v, std::int64_t lanes) {
   for (std::int64_t i = 0; i < lanes; ++i) p[i] = v[i];
 }
-SUREFIT_INLINE I8 lane_index() {
-  return I8{0, 1, 2, 3, 4, 5, 6, 7};
+// The same where there may be eight or more.
+SUREFIT_INLINE V8 load_some(const float* p, std::int64_t lanes) {
+  return lanes >= kBlock ? load(p) : load_lanes(p, lanes);
+}
+SUREFIT_INLINE void store_some(float* p, V8 v, std::int64_t lanes) {
+  if (lanes >= kBlock) {
+    store(p, v);
+  } else {
+    store_lanes(p, v, lanes);
+  }
 }
 SUREFIT_INLINE V8 keep_lanes(V8 v, std::int64_t lanes) {
   return lane_index() < static_cast<std::int32_t>(lanes) ? v : V8{};
@@ -120,15 +137,6 @@ SUREFIT_INLINE V8 madd(V8 a, V8 b, V8 c) {
 #endif
 }
 
-// Keeps a loaded vector in a register. Without it GCC folds the load into every FMA that uses it,
-// and the load ports rather than the FMA units set the pace (62 instead of 80 GFLOP/s in the row
-// layout's forward).
-SUREFIT_INLINE V8 hold(V8 v) {
-#if defined(__AVX__)
-  asm("" : "+x"(v));
-#endif
-  return v;
-}
 // Next use far away: into L2, a line per call.
 SUREFIT_INLINE void prefetch(const float* p) {
   __builtin_prefetch(p, 0, 2);
@@ -153,11 +161,6 @@ SUREFIT_INLINE V8 sqrt(V8 v) {
   return v;
 }
 
-// x <= 0 becomes +0 and NaN stays NaN: a diverged run must not look healthy after the next
-// activation.
-SUREFIT_INLINE V8 relu(V8 x) {
-  return x <= 0.0f ? V8{} : x;
-}
 SUREFIT_INLINE V8 abs(V8 x) {
   return from_bits(bits(x) & 0x7fffffff);
 }
