@@ -5,6 +5,7 @@
 
 #include "engine/kernels/conv_direct_tile.hpp"
 #include "engine/kernels/table.hpp"
+#include "engine/kernels/vec_math.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
 
@@ -120,7 +121,9 @@ void rows(const DirectSweep& v, const DirectSplit& split, Samples samples, int b
 }
 
 void run(const DirectSweep& v, Samples samples, int block, float* scratch) {
-  const auto sweep = direct_in_strips(v.s, v.back) ? direct_strips : rows;
+  const auto sweep = direct_in_strips(v.s, v.back)    ? direct_strips
+                     : direct_by_samples(v.s, v.back) ? direct_samples
+                                                      : rows;
   sweep(v, direct_split(v.s, v.back), samples, block, scratch);
 }
 
@@ -172,9 +175,10 @@ void reverse_weights(const DirectReverse& a, int ib) {
     }
     const float* w = a.weights + (std::ptrdiff_t(ob) * width + in_slot) * taps * 64;
     for (int t = 0; t < taps; ++t) {
-      for (int i = 0; i < 8; ++i) {
-        for (int o = 0; o < 8; ++o) out[t * 64 + o * 8 + i] = w[t * 64 + i * 8 + o];
-      }
+      V8 rows[8];
+      unroll<8>([&](auto i) SUREFIT_LAMBDA { rows[i] = load(w + t * 64 + i * 8); });
+      transpose(rows);
+      unroll<8>([&](auto i) SUREFIT_LAMBDA { store(out + t * 64 + i * 8, rows[i]); });
     }
   }
 }

@@ -21,6 +21,8 @@ struct DirectReverse {
   float* reversed = nullptr;
 };
 
+inline constexpr int kDirectPixels = 12;  // most pixels of a tile
+
 struct DirectKernels {
   ConvForwardFn forward = nullptr;                                     // bias may be null
   void (*reverse_weights)(const DirectReverse&, int block) = nullptr;  // block: one input block
@@ -75,6 +77,28 @@ SUREFIT_SHAPE_FN bool direct_in_strips(const ConvShape& s, bool backward_data) {
          s.stride_h * s.stride_w <= kStripClasses &&
          channel_blocks(backward_data ? s.ic : s.oc) >= 6;
 }
+
+// Whether tiles go across samples (conv_direct_samples.cpp). It pays where a row of pixels reads a
+// quarter more than there is, and the pictures of a tile stay in cache.
+SUREFIT_SHAPE_FN bool direct_by_samples(const ConvShape& s, bool backward_data) {
+  if (s.groups != 1 || direct_in_strips(s, backward_data)) return false;
+  const int in = backward_data ? s.ow : s.w, out = backward_data ? s.w : s.ow;
+  int reads = 0, inside = 0;
+  for (int column = 0; column < out; ++column) {
+    for (int k = 0; k < s.kw; ++k) {
+      const int shift = k * s.dilation_w - s.pad_left;
+      const int at = backward_data ? column - shift : column * s.stride_w + shift;
+      if (backward_data && at % s.stride_w != 0) continue;
+      const int from = backward_data ? at / s.stride_w : at;
+      ++reads;
+      inside += from >= 0 && from < in;
+    }
+  }
+  const int blocks = channel_blocks(backward_data ? s.oc : s.ic);
+  const int pixels = backward_data ? s.oh * s.ow : s.h * s.w;
+  return reads * 4 >= inside * 5 && pixels * blocks <= 512;
+}
+
 // Pixels of a class that are gathered at a time.
 inline constexpr int kStripPixels = 48;
 // Input blocks whose weights go round together. Backward-data with a stride reads a few taps of
@@ -109,6 +133,7 @@ SUREFIT_SHAPE_FN DirectSplit direct_split(const ConvShape& shape, bool backward_
   if (floats > 131072) {
     return {at_most(int(floats / 65536), ceil_div(out_blocks, unit)), true, unit};
   }
+  if (direct_by_samples(s, backward_data)) return {rows, false, at_most(out_blocks, 3)};
   const double flops = 2.0 * double(floats) * s.oh * s.ow;
   const int units = rows == 1 ? ceil_div(columns, 24) : rows;
   return {row_blocks(units, flops / units), false, unit};
@@ -123,12 +148,11 @@ SUREFIT_SHAPE_FN int direct_reverse_blocks(const ConvShape& s) {
   return channel_blocks(s.ic);
 }
 
-// Samples a call should cover so that large weights are read from cache.
-SUREFIT_SHAPE_FN int direct_sample_group(const ConvShape& s) {
+// Samples a call should cover so that large weights are read from cache, or tiles are full.
+SUREFIT_SHAPE_FN int direct_sample_group(const ConvShape& s, bool backward_data) {
+  if (direct_by_samples(s, backward_data)) return 2 * kDirectPixels;
   return direct_split(s, false).by_channels ? at_least(256 / (s.oh * s.ow), 1) : 1;
 }
-
-inline constexpr int kDirectPixels = 12;  // most pixels of a tile
 
 SUREFIT_SHAPE_FN std::size_t direct_pass_scratch_bytes(const ConvShape& s, bool backward_data) {
   const std::size_t taps = std::size_t(s.kh) * std::size_t(s.kw);

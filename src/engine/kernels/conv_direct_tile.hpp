@@ -26,7 +26,8 @@ struct BlockRange {
   bool first, last;
 };
 
-// Where a tile finds its pixels in the input, and its outputs in dst: in a row,
+// Where a tile finds its pixels in the input, and its outputs in dst: in a row (or one in every
+// sample),
 struct PixelsInRow {
   std::ptrdiff_t step, dst_step;
 
@@ -70,7 +71,7 @@ SUREFIT_INLINE void direct_tile(const float* x, const Pixels& pixels, std::ptrdi
       for (int i = 0; i < 8; ++i) {
         V8 wv[B];
         unroll<B>([&](auto b)
-                      SUREFIT_LAMBDA { wv[b] = in_register(load(wp + b * w_out_block + i * 8)); });
+                      SUREFIT_LAMBDA { wv[b] = hold(load(wp + b * w_out_block + i * 8)); });
         unroll<R>([&](auto r) SUREFIT_LAMBDA {
           const V8 xv = splat(xp[pixels.pixel(r) + i]);
           unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[r][b] += xv * wv[b]; });
@@ -92,5 +93,8 @@ inline constexpr int kStripBlocks = kRegisters == 32 ? 4 : 3;
 // One task of forward or backward-data whose pixels are gathered (direct_in_strips).
 void direct_strips(const DirectSweep& v, const DirectSplit& split, Samples samples, int block,
                    float* scratch);
+// One whose tiles go across samples (direct_by_samples).
+void direct_samples(const DirectSweep& v, const DirectSplit& split, Samples samples, int block,
+                    float* scratch);
 
 }  // namespace surefit::kernels::SUREFIT_ISA

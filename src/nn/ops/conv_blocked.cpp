@@ -48,7 +48,7 @@ OpTraits pass_traits(const ConvShape& s, ConvAlgorithm algorithm, bool backward,
     default:
       traits.blocks =
           backward ? kernels::direct_backward_data_blocks(s) : kernels::direct_forward_blocks(s);
-      traits.samples_per_task = kernels::direct_sample_group(s);
+      traits.samples_per_task = kernels::direct_sample_group(s, backward);
       traits.thread_scratch_bytes = kernels::direct_scratch_bytes(s);
   }
   return traits;

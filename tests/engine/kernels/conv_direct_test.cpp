@@ -202,6 +202,42 @@ TEST(Direct, SameBitsForAnySplit) {
   }
 }
 
+// Small pictures under large kernels: tiles go across samples, more of them than a tile holds.
+TEST(Direct, TilesAcrossSamples) {
+  struct Case {
+    ConvShape shape;
+    bool forward, back;
+  };
+  ConvShape oblong_kernel = conv_shape(20, 6, 6, 5, 3, 1, 1);
+  oblong_kernel.kw = 5;
+  oblong_kernel.pad_left = 3;
+  oblong_kernel.ow = 7;
+  for (const auto& [s, forward, back] :
+       {Case{conv_shape(6, 16, 14, 14, 5), false, true},       // LeNet-5
+        Case{conv_shape(17, 26, 3, 3, 3, 1, 1), true, true},   // up to four output blocks
+        Case{conv_shape(8, 8, 3, 2, 5, 1, 2), true, true},     // more taps outside than inside
+        Case{conv_shape(9, 9, 5, 5, 3, 1, 2, 2), true, true},  // dilated
+        Case{conv_shape(16, 10, 8, 7, 5, 2), false, true}, Case{oblong_kernel, true, false}}) {
+    EXPECT_EQ(direct_by_samples(s, false), forward) << s.w << " wide";
+    EXPECT_EQ(direct_by_samples(s, true), back) << s.w << " wide";
+    for (const KernelTable* table : tables()) {
+      const Problem p = make_problem(s, 14);
+      SCOPED_TRACE(std::string(table->isa) + " " + p.name());
+      DirectRun run{*table, p};
+      const Floats y = run.forward(14, false, true), dx = run.backward_data(14, false);
+      Exact rectified = p.y;
+      for (double& v : rectified.value) v = std::max(v, 0.0);
+      expect_close(from_blocked(y, p.n, s.oc, s.oh, s.ow), rectified, s.kh * s.kw * s.ic, kRms,
+                   "y");
+      expect_close(from_blocked(dx, p.n, s.ic, s.h, s.w), p.dx, s.kh * s.kw * s.oc, kRms, "dx");
+      for (const int step : {1, 5, 13}) {
+        expect_same_bits(run.forward(step, true, true), y, "y");
+        expect_same_bits(run.backward_data(step, true), dx, "dx");
+      }
+    }
+  }
+}
+
 // More registers, the same sums: a run may move between such machines.
 TEST(Direct, Avx512GivesTheBitsOfAvx2) {
   const KernelTable* wide = table_for("avx512");
