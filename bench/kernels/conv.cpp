@@ -102,12 +102,12 @@ void bench_first(const Layer& l) {
     }
   });
   const Floats g = random_floats(std::size_t(ps * l.n));
+  const std::ptrdiff_t count = std::ptrdiff_t(first_pool_gradient_floats(s));
+  Floats parts(std::size_t(count * l.n));
   report("first_pool backward_weights", l, [&] {
-    for (int i = 0; i < first_pool_backward_weights_blocks(s); ++i) {
-      t.first_pool.backward_weights(
-          {s, x.data(), xs, g.data(), argmax.data(), ps, dw.data(), db.data(), true}, {0, l.n}, i,
-          scratch.data());
-    }
+    t.first_pool.backward_weights(
+        {s, x.data(), xs, g.data(), argmax.data(), ps, parts.data(), count}, {0, l.n},
+        scratch.data());
   });
 }
 

@@ -55,7 +55,7 @@ SUREFIT_INLINE void forward_pixels(const float* x, int pixel, std::ptrdiff_t row
   });
   const auto tap = [&](const float* xp, const float* wp) SUREFIT_LAMBDA {
     V8 wv[B];
-    unroll<B>([&](auto b) SUREFIT_LAMBDA { wv[b] = in_register(load(wp + b * w_block)); });
+    unroll<B>([&](auto b) SUREFIT_LAMBDA { wv[b] = hold(load(wp + b * w_block)); });
     unroll<P>([&](auto p) SUREFIT_LAMBDA {
       const float* at = xp + 2 * p * pixel;
       const V8 xv[4] = {splat(at[0]), splat(at[pixel]), splat(at[row]), splat(at[row + pixel])};
@@ -216,7 +216,7 @@ void weights_chunk(const ConvShape& s, const float* quads, const PooledRows& in,
       tap[t] = quads + (begin + t) / run * in.quad_row + (begin + t) % run * 4;
     }
     with_count<kTaps>(count, [&](auto t) SUREFIT_LAMBDA {
-      if (begin == 0 && db != nullptr) {
+      if (begin == 0) {
         weights_tile<t.value, true>(tap, in, dw, db);
       } else {
         weights_tile<t.value, false>(tap, in, dw + begin * 8, nullptr);
@@ -225,21 +225,11 @@ void weights_chunk(const ConvShape& s, const float* quads, const PooledRows& in,
   }
 }
 
-void backward_weights(const FirstPoolBackwardWeights& a, Samples samples, int block,
-                      float* scratch) {
+void backward_weights(const FirstPoolBackwardWeights& a, Samples samples, float* scratch) {
   const ConvShape& s = a.shape;
-  const int ob_begin = block * 2, ob_end = at_most(ob_begin + 2, channel_blocks(s.oc));
   const int ph = s.oh / 2, pw = s.ow / 2;
   const std::ptrdiff_t dw_block = std::ptrdiff_t(s.kh) * s.kw * s.ic * 8;
   const std::ptrdiff_t dy_block = std::ptrdiff_t(ph) * pw * 8;
-  const std::size_t obs = std::size_t(ob_end - ob_begin);
-  if (a.first) {
-    std::memset(a.diff_weights + ob_begin * dw_block, 0,
-                sizeof(float) * obs * std::size_t(dw_block));
-    if (a.diff_bias != nullptr) {
-      std::memset(a.diff_bias + ob_begin * 8, 0, sizeof(float) * obs * 8);
-    }
-  }
   const int count = first_pool_quads(s), staged_row = first_pool_staged_row(s);
   const std::ptrdiff_t quad_row = std::ptrdiff_t(4) * count;
   const int chunk = first_pool_backward_rows(s);
@@ -248,6 +238,9 @@ void backward_weights(const FirstPoolBackwardWeights& a, Samples samples, int bl
   staged[0] = quads + first_pool_quad_rows(s) * quad_row;
   staged[1] = staged[0] + staged_row;
   for (int n = samples.begin; n < samples.end; ++n) {
+    float* dw = a.gradient + n * a.gradient_stride;
+    float* db = dw + first_weights_floats(s);
+    std::memset(dw, 0, sizeof(float) * first_pool_gradient_floats(s));
     const float* picture = a.src + n * a.src_stride;
     const auto stage = [&](int row) {
       stage_row(s, picture, row - s.pad_top, staged_row, staged[row % 2]);
@@ -268,12 +261,11 @@ void backward_weights(const FirstPoolBackwardWeights& a, Samples samples, int bl
         stage(row + 1);
         build_quads(staged[row % 2], staged[(row + 1) % 2], s.ic, count, quads + built * quad_row);
       }
-      for (int ob = ob_begin; ob < ob_end; ++ob) {
+      for (int ob = 0; ob < channel_blocks(s.oc); ++ob) {
         const std::ptrdiff_t at =
             n * a.diff_dst_stride + ob * dy_block + std::ptrdiff_t(p) * pw * 8;
         const PooledRows in{a.diff_dst + at, a.argmax + at, rows, pw, s.ic, quad_row};
-        weights_chunk(s, quads, in, a.diff_weights + ob * dw_block,
-                      a.diff_bias == nullptr ? nullptr : a.diff_bias + ob * 8);
+        weights_chunk(s, quads, in, dw + ob * dw_block, db + ob * 8);
       }
     }
   }

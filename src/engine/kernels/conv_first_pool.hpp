@@ -2,7 +2,8 @@
 // The first block of many small nets in one pass: convolution of a picture (stride 1, dilation 1,
 // any padding and kernel size; ic <= 7) + bias + relu + max pooling 2x2 stride 2 without padding.
 // The convolution's output is never stored: forward keeps the pooled value and which of the four
-// won, backward needs nothing else.
+// won, backward needs nothing else. The gradient is small, so every sample has its own: samples are
+// independent, and each rearranges its picture once for all output channels.
 //
 // Pooled values carry the same bits as first.forward, relu, max pool. Ties: the first in row-major
 // order wins.
@@ -34,24 +35,21 @@ struct FirstPoolBackwardWeights {
   const float* diff_dst = nullptr;
   const std::uint8_t* argmax = nullptr;
   std::ptrdiff_t diff_dst_stride = 0;  // of both
-  float* diff_weights = nullptr;
-  float* diff_bias = nullptr;  // null: no bias gradient
-  bool first = true;
+  float* gradient = nullptr;           // of each sample by itself: weights, then bias [OC8]
+  std::ptrdiff_t gradient_stride = 0;
 };
 
 struct FirstPoolKernels {
   void (*forward)(const FirstPoolForward&, Samples, int block, float* scratch) = nullptr;
-  void (*backward_weights)(const FirstPoolBackwardWeights&, Samples, int block,
-                           float* scratch) = nullptr;
+  void (*backward_weights)(const FirstPoolBackwardWeights&, Samples, float* scratch) = nullptr;
 };
 
 SUREFIT_SHAPE_FN int first_pool_forward_blocks(const ConvShape& s) {
   return row_blocks(s.oh / 2, 32.0 * channel_blocks(s.oc) * s.ow * s.kh * s.kw * s.ic);
 }
 
-// A block is two output channel blocks: the rearranged picture is shared by both.
-SUREFIT_SHAPE_FN int first_pool_backward_weights_blocks(const ConvShape& s) {
-  return ceil_div(channel_blocks(s.oc), 2);
+SUREFIT_SHAPE_FN std::size_t first_pool_gradient_floats(const ConvShape& s) {
+  return first_weights_floats(s) + std::size_t(channel_blocks(s.oc)) * 8;
 }
 
 // Backward looks at each 2x2 window as one vector of four ("quad"). Quads in one row:

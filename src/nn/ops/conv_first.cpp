@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolution of the input picture, plain channels last, and the block around it.
+#include <algorithm>
+
 #include "base/check.hpp"
 #include "engine/kernels/table.hpp"
 #include "graph/autodiff.hpp"
@@ -13,15 +15,11 @@ namespace {
 
 using kernels::ConvShape;
 
-// Inputs: picture, gradient of the output, and behind a fused pooling which element of each window
-// won. Outputs: the gradients of kernel and bias.
+// Inputs: picture, gradient of the output. Outputs: the gradients of kernel and bias.
 class FirstBackwardWeightsOp final : public Op {
  public:
-  FirstBackwardWeightsOp(const ConvShape& shape, bool bias, bool pooled)
-      : shape_(shape), bias_(bias), pooled_(pooled) {}
-  std::string_view kind() const override {
-    return pooled_ ? "conv2d_pool_backward_weights" : "conv2d_backward_weights";
-  }
+  FirstBackwardWeightsOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
+  std::string_view kind() const override { return "conv2d_backward_weights"; }
   std::vector<ValueType> infer(std::span<const ValueType>) const override {
     std::vector<ValueType> types = {float_vector(kernels::first_weights_floats(shape_))};
     if (bias_) types.push_back(float_vector(bias_count(shape_)));
@@ -30,37 +28,96 @@ class FirstBackwardWeightsOp final : public Op {
   OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
     OpTraits traits;
     traits.role = BatchRole::kReduction;
-    traits.blocks = pooled_ ? kernels::first_pool_backward_weights_blocks(shape_)
-                            : kernels::first_backward_weights_blocks(shape_);
-    traits.thread_scratch_bytes =
-        pooled_ ? kernels::first_pool_scratch_bytes(shape_) : kernels::first_scratch_bytes(shape_);
+    traits.blocks = kernels::first_backward_weights_blocks(shape_);
+    traits.thread_scratch_bytes = kernels::first_scratch_bytes(shape_);
     traits.flops_per_sample = conv_flops(shape_);
-    if (!pooled_) traits.samples_per_pass = samples_in_cache(shape_);
+    traits.samples_per_pass = samples_in_cache(shape_);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
-    const auto run = [bias = bias_](const Task& task, auto args, auto kernel) {
+    return make_kernel("own first", [s = shape_, bias = bias_](const Task& task) {
+      auto args = backward_weights_args<kernels::ConvBackwardWeights>(s, task);
       args.diff_weights = task.outputs[0].at();
       args.diff_bias = bias ? task.outputs[1].at() : nullptr;
-      kernel(args, samples(task), task.block, scratch_of(task));
-    };
-    if (!pooled_) {
-      return make_kernel("own first", [s = shape_, run](const Task& task) {
-        run(task, backward_weights_args<kernels::ConvBackwardWeights>(s, task),
-            kernels::table().first.backward_weights);
-      });
-    }
-    return make_kernel("own first pool", [s = shape_, run](const Task& task) {
-      auto args = backward_weights_args<kernels::FirstPoolBackwardWeights>(s, task);
-      args.argmax = task.inputs[2].at<std::uint8_t>(task.begin);
-      run(task, args, kernels::table().first_pool.backward_weights);
+      kernels::table().first.backward_weights(args, samples(task), task.block, scratch_of(task));
     });
   }
 
  private:
   ConvShape shape_;
-  bool bias_, pooled_;
+  bool bias_;
+};
+
+// Inputs: picture, gradient of the pooled output, which element of each window won. Output: the
+// gradients of kernel and bias of each sample, one behind the other.
+class FirstPoolBackwardWeightsOp final : public Op {
+ public:
+  explicit FirstPoolBackwardWeightsOp(const ConvShape& shape) : shape_(shape) {}
+  std::string_view kind() const override { return "conv2d_pool_backward_weights"; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override {
+    const auto count = static_cast<std::int64_t>(kernels::first_pool_gradient_floats(shape_));
+    return {vector_type(count, DType::kFloat32, true)};
+  }
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    OpTraits traits;
+    traits.thread_scratch_bytes = kernels::first_pool_scratch_bytes(shape_);
+    traits.flops_per_sample = conv_flops(shape_);
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
+    return make_kernel("own first pool", [s = shape_](const Task& task) {
+      auto args = backward_weights_args<kernels::FirstPoolBackwardWeights>(s, task);
+      args.argmax = task.inputs[2].at<std::uint8_t>(task.begin);
+      args.gradient = task.outputs[0].at(task.begin);
+      args.gradient_stride = float_stride(task.outputs[0]);
+      kernels::table().first_pool.backward_weights(args, samples(task), scratch_of(task));
+    });
+  }
+
+ private:
+  ConvShape shape_;
+};
+
+// Adds the gradients of all samples, in their order.
+class FirstPoolSumOp final : public Op {
+ public:
+  FirstPoolSumOp(const ConvShape& shape, bool bias) : shape_(shape), bias_(bias) {}
+  std::string_view kind() const override { return "conv2d_pool_sum"; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override {
+    std::vector<ValueType> types = {float_vector(kernels::first_weights_floats(shape_))};
+    if (bias_) types.push_back(float_vector(bias_count(shape_)));
+    return types;
+  }
+  OpTraits traits(std::span<const ValueType> inputs, std::span<const ValueType>) const override {
+    OpTraits traits;
+    traits.role = BatchRole::kReduction;
+    traits.flops_per_sample = static_cast<double>(inputs[0].stored_count());
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType> outputs,
+                               int) const override {
+    std::vector<std::size_t> counts;
+    for (const ValueType& output : outputs) counts.push_back(output.stored_count());
+    return make_kernel("own", [counts](const Task& task) {
+      for (std::int64_t n = task.begin; n < task.end; ++n) {
+        const float* part = task.inputs[0].at(n);
+        for (std::size_t i = 0; i < counts.size(); ++i, part += counts[i - 1]) {
+          if (n == 0) {
+            std::copy_n(part, counts[i], task.outputs[i].at());
+          } else {
+            kernels::table().elementwise.accumulate(part, task.outputs[i].at(),
+                                                    static_cast<std::int64_t>(counts[i]));
+          }
+        }
+      }
+    });
+  }
+
+ private:
+  ConvShape shape_;
+  bool bias_;
 };
 
 class FirstBackwardDataOp final : public Op {
@@ -120,9 +177,11 @@ class FirstPoolOp final : public Op {
   }
   void gradient(GradientBuilder& builder) const override {
     SUREFIT_CHECK(!builder.wants(0), "a fused first block cannot give the gradient of its picture");
-    const auto gradients = builder.emit(
-        std::make_shared<FirstBackwardWeightsOp>(shape_, bias_, true),
+    const ValueId parts = builder.emit1(
+        std::make_shared<FirstPoolBackwardWeightsOp>(shape_),
         {builder.input(0), builder.output_gradient(0), builder.output(1)}, Category::kGradients);
+    const auto gradients = builder.emit(std::make_shared<FirstPoolSumOp>(shape_, bias_), {parts},
+                                        Category::kGradients);
     builder.set_input_gradient(1, gradients[0]);
     if (bias_) builder.set_input_gradient(2, gradients[1]);
   }
@@ -192,9 +251,8 @@ class FirstConvOp final : public ConvOp {
     }
     // Weights first: the saved input can go before its gradient comes.
     if (builder.wants(1) || (bias_ && builder.wants(2))) {
-      const auto gradients =
-          builder.emit(std::make_shared<FirstBackwardWeightsOp>(shape_, bias_, false),
-                       {builder.input(0), diff_dst}, Category::kGradients);
+      const auto gradients = builder.emit(std::make_shared<FirstBackwardWeightsOp>(shape_, bias_),
+                                          {builder.input(0), diff_dst}, Category::kGradients);
       builder.set_input_gradient(1, gradients[0]);
       if (bias_) builder.set_input_gradient(2, gradients[1]);
     }

@@ -66,7 +66,7 @@ Args backward_weights_args(const kernels::ConvShape& shape, const Task& task) {
   args.src_stride = float_stride(task.inputs[0]);
   args.diff_dst = task.inputs[1].at(task.begin);
   args.diff_dst_stride = float_stride(task.inputs[1]);
-  args.first = task.begin == 0;
+  if constexpr (requires { args.first; }) args.first = task.begin == 0;
   return args;
 }
 
