@@ -141,7 +141,10 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
   std::size_t tiles = 1;
   if (bound.traits.role == BatchRole::kPerSample) {
     const int threads = pool_.threads();
-    const bool by_blocks = blocks >= kBlocksPerThread * static_cast<std::size_t>(threads);
+    const auto each = static_cast<std::size_t>(threads);
+    const std::size_t rounds = (blocks + each - 1) / each;
+    const bool heavy = bound.bytes_per_step > bound.bytes_per_sample * static_cast<double>(samples);
+    const bool by_blocks = rounds >= kBlocksPerThread || (heavy && rounds * each * 5 <= blocks * 6);
     const std::int64_t liked = std::max(1, bound.traits.samples_per_task);
     // As many tasks for one thread as for the other.
     const std::int64_t parts =

@@ -20,6 +20,19 @@ void forward(const DenseForwardArgs& a) {
   }
 }
 
+void add_parts(const DenseAddPartsArgs& a) {
+  for (std::int64_t oc = 0; oc < a.outputs; oc += kBlock) {
+    const std::int64_t lanes = a.outputs - oc;
+    const V8 bias = a.bias != nullptr ? load_some(a.bias + oc, lanes) : V8{};
+    for (std::int64_t n = a.sample_begin; n < a.sample_end; ++n) {
+      const float* part = a.sums + n * a.sums_stride + oc;
+      V8 sum = bias;
+      for (std::int64_t i = 0; i < a.parts; ++i, part += a.outputs) sum += load_some(part, lanes);
+      store_some(a.dst + n * a.dst_stride + oc, a.relu ? relu(sum) : sum, lanes);
+    }
+  }
+}
+
 void backward_data(const DenseBackwardDataArgs& a) {
   if (has_rows(a.shape)) {
     rows_backward_data(a);
@@ -38,13 +51,12 @@ void backward_weights(const DenseBackwardWeightsArgs& a) {
 
 void backward_bias(const DenseBackwardBiasArgs& a) {
   for (std::int64_t oc = 0; oc < a.shape.outputs; oc += kBlock) {
-    const std::int64_t lanes = a.shape.outputs - oc < kBlock ? a.shape.outputs - oc : kBlock;
-    V8 sum = a.first ? V8{} : load_lanes(a.diff_bias + oc, lanes);
+    const std::int64_t lanes = a.shape.outputs - oc;
+    V8 sum = a.first ? V8{} : load_some(a.diff_bias + oc, lanes);
     for (std::int64_t n = a.sample_begin; n < a.sample_end; ++n) {
-      const float* dy = a.diff_dst + n * a.diff_dst_stride + oc;
-      sum += lanes == kBlock ? load(dy) : load_lanes(dy, lanes);
+      sum += load_some(a.diff_dst + n * a.diff_dst_stride + oc, lanes);
     }
-    store_lanes(a.diff_bias + oc, sum, lanes);
+    store_some(a.diff_bias + oc, sum, lanes);
   }
 }
 
@@ -65,7 +77,8 @@ void unpack_row(DenseShape s, std::int64_t k, const float* packed, float* row) {
 }  // namespace
 
 void fill_dense(KernelTable& table) {
-  table.dense = {forward, backward_data, backward_weights, backward_bias, pack_row, unpack_row};
+  table.dense = {forward,       add_parts, backward_data, backward_weights,
+                 backward_bias, pack_row,  unpack_row};
 }
 
 }  // namespace surefit::kernels::SUREFIT_ISA

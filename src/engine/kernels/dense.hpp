@@ -46,6 +46,18 @@ struct DenseForwardArgs {
   bool relu = false;
 };
 
+// Where forward is cut along its inputs: y[n] = b + the sums of the parts, in their order.
+struct DenseAddPartsArgs {
+  std::int64_t outputs = 0, parts = 0;
+  const float* sums = nullptr;  // [parts][OC] of sample n: sums + n * sums_stride
+  std::int64_t sums_stride = 0;
+  const float* bias = nullptr;  // or null
+  float* dst = nullptr;
+  std::int64_t dst_stride = 0;
+  std::int64_t sample_begin = 0, sample_end = 0;
+  bool relu = false;
+};
+
 struct DenseBackwardDataArgs {
   DenseShape shape;
   const float* diff_dst = nullptr;
@@ -82,6 +94,7 @@ struct DenseBackwardBiasArgs {
 
 struct DenseKernels {
   void (*forward)(const DenseForwardArgs&) = nullptr;
+  void (*add_parts)(const DenseAddPartsArgs&) = nullptr;
   void (*backward_data)(const DenseBackwardDataArgs&) = nullptr;
   void (*backward_weights)(const DenseBackwardWeightsArgs&) = nullptr;
   void (*backward_bias)(const DenseBackwardBiasArgs&) = nullptr;

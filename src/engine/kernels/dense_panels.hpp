@@ -4,6 +4,7 @@
 #pragma once
 
 #include "engine/kernels/dense.hpp"
+#include "engine/kernels/unroll.hpp"
 #include "engine/kernels/vec_math.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
@@ -82,7 +83,8 @@ inline void panel_forward_chunk(const DenseForwardArgs& a, std::int64_t unit0, s
                                 std::int64_t n0, std::int64_t rows) {
   const std::int64_t inputs = a.shape.inputs;
   alignas(64) float park[kPanelGroup][kPanelChunk][kDensePanel];
-  std::memset(park, 0, sizeof park);
+  for (std::int64_t u = 0; u < units; ++u)
+    std::memset(park[u], 0, sizeof(park[u][0]) * static_cast<std::size_t>(rows));
   for (std::int64_t k = 0; k < inputs; k += kPanelTile) {
     const std::int64_t count = inputs - k < kPanelTile ? inputs - k : kPanelTile;
     const float* x = a.src + n0 * a.src_stride + k;
@@ -104,13 +106,13 @@ inline void panel_forward_chunk(const DenseForwardArgs& a, std::int64_t unit0, s
   }
   for (std::int64_t u = 0; u < units; ++u) {
     const std::int64_t oc = (unit0 + u) * kDensePanel;
-    const std::int64_t live =
-        a.shape.outputs - oc < kDensePanel ? a.shape.outputs - oc : kDensePanel;
-    for (std::int64_t n = 0; n < rows; ++n) {
-      float* y = a.dst + (n0 + n) * a.dst_stride + oc;
-      for (std::int64_t j = 0; j < live; ++j) {
-        const float v = park[u][n][j] + (a.bias != nullptr ? a.bias[oc + j] : 0.0f);
-        y[j] = a.relu && v <= 0.0f ? 0.0f : v;
+    for (std::int64_t half = 0; half < kDensePanel; half += kBlock) {
+      const std::int64_t live = a.shape.outputs - oc - half;
+      if (live <= 0) break;
+      const V8 bias = a.bias != nullptr ? load_some(a.bias + oc + half, live) : V8{};
+      for (std::int64_t n = 0; n < rows; ++n) {
+        const V8 v = load(park[u][n] + half) + bias;
+        store_some(a.dst + (n0 + n) * a.dst_stride + oc + half, a.relu ? relu(v) : v, live);
       }
     }
   }
@@ -126,102 +128,81 @@ inline void panel_forward(const DenseForwardArgs& a) {
   }
 }
 
-// Weights [k][16] of 64 k turned into [16][64], so that dx accumulates whole vectors of k without
-// horizontal sums.
-inline constexpr std::int64_t kTurned = 64;
-
-SUREFIT_INLINE void turn_panel(const float* w, std::int64_t count, const float* next,
-                               float (*turned)[kTurned]) {
-  for (std::int64_t k = 0; k < count; k += kBlock) {
-    for (int i = 0; i < kBlock; ++i) prefetch(next + (k + i) * kDensePanel);
-    for (int half = 0; half < 2; ++half) {
-      V8 r[8];
-      for (int i = 0; i < 8; ++i) {
-        r[i] = k + i < count ? load(w + (k + i) * kDensePanel + half * kBlock) : V8{};
-      }
-      transpose(r);
-      for (int j = 0; j < 8; ++j) store(turned[half * kBlock + j] + k, r[j]);
+// Backward-data has samples in its lanes: dx[k][lane] += w[k][j] * dy[j][lane]. So weights are read
+// as they lie, and only dx and dy change places.
+//
+// R consecutive k and V vectors of samples; `first` starts at zero.
+template <int R, int V>
+SUREFIT_INLINE void lanes_tile(const float* w, const float* dy, float* dx, bool first) {
+  V8 acc[R][V];
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < V; ++v) acc[r][v] = first ? V8{} : load(dx + (r * V + v) * kBlock);
+  for (int j = 0; j < kDensePanel; ++j) {
+    V8 d[V];
+    for (int v = 0; v < V; ++v) d[v] = hold(load(dy + (j * V + v) * kBlock));
+    for (int r = 0; r < R; ++r) {
+      const V8 weight = splat(w[r * kDensePanel + j]);
+      for (int v = 0; v < V; ++v) acc[r][v] = madd(weight, d[v], acc[r][v]);
     }
   }
+  for (int r = 0; r < R; ++r)
+    for (int v = 0; v < V; ++v) store(dx + (r * V + v) * kBlock, acc[r][v]);
 }
 
-// dx[s][k] += sum_j dy[s][j] * turned[j][k] for S samples and KV vectors of k; `first` starts at
-// zero.
-template <int S, int KV>
-SUREFIT_INLINE void turned_tile(const float* dy, std::int64_t dy_stride, std::int64_t live,
-                                const float* turned, float* dx, std::int64_t dx_stride,
-                                std::int64_t last_lanes, bool first) {
-  V8 acc[S][KV] = {};
-  if (!first) {
-    for (int s = 0; s < S; ++s)
-      for (int v = 0; v < KV; ++v) {
-        const float* p = dx + s * dx_stride + v * kBlock;
-        acc[s][v] = v + 1 < KV || last_lanes == kBlock ? load(p) : load_lanes(p, last_lanes);
-      }
-  }
-  for (std::int64_t j = 0; j < live; ++j) {
-    V8 d[S];
-    for (int s = 0; s < S; ++s) d[s] = hold(splat(dy[s * dy_stride + j]));
-    for (int v = 0; v < KV; ++v) {
-      const V8 w = hold(load(turned + j * kTurned + v * kBlock));
-      for (int s = 0; s < S; ++s) acc[s][v] = madd(d[s], w, acc[s][v]);
-    }
-  }
-  for (int s = 0; s < S; ++s)
-    for (int v = 0; v < KV; ++v) {
-      float* p = dx + s * dx_stride + v * kBlock;
-      if (v + 1 < KV || last_lanes == kBlock) {
-        store(p, acc[s][v]);
-      } else {
-        store_lanes(p, acc[s][v], last_lanes);
-      }
-    }
-}
+// A strip of k: each panel gives 16 KiB in one piece, and dx stays in cache over all panels.
+inline constexpr std::int64_t kLanesStrip = 256;
 
-template <int S>
-SUREFIT_INLINE void turned_strip(const DenseBackwardDataArgs& a, std::int64_t n, std::int64_t oc,
-                                 std::int64_t live, std::int64_t k, std::int64_t count,
-                                 const float* turned) {
-  const float* dy = a.diff_dst + n * a.diff_dst_stride + oc;
-  float* dx = a.diff_src + n * a.diff_src_stride + k;
-  std::int64_t i = 0;
-  for (; i + 4 * kBlock <= count; i += 4 * kBlock) {
-    turned_tile<S, 4>(dy, a.diff_dst_stride, live, turned + i, dx + i, a.diff_src_stride, kBlock,
-                      oc == 0);
+// k [strip, strip + count) of samples [n0, n0 + rows), which V vectors have room for.
+template <int V>
+void lanes_strip(const DenseBackwardDataArgs& a, std::int64_t n0, std::int64_t rows,
+                 std::int64_t strip, std::int64_t count) {
+  constexpr int kRows = 12 / V, kLanes = V * kBlock;
+  alignas(64) float dx[kLanesStrip][kLanes], dy[kDensePanel][kLanes];
+  const std::int64_t units = dense_units(a.shape);
+  V8 turned[kBlock];
+  for (std::int64_t unit = 0; unit < units; ++unit) {
+    const std::int64_t oc = unit * kDensePanel;
+    for (int v = 0; v < V; ++v)
+      for (int half = 0; half < kDensePanel; half += kBlock) {
+        const float* from = a.diff_dst + (n0 + v * kBlock) * a.diff_dst_stride + oc + half;
+        const std::int64_t live = a.shape.outputs - oc - half;
+        for (int i = 0; i < kBlock; ++i) {
+          const bool outside = v * kBlock + i >= rows || live <= 0;
+          turned[i] = outside ? V8{} : load_some(from + i * a.diff_dst_stride, live);
+        }
+        transpose(turned);
+        for (int i = 0; i < kBlock; ++i) store(dy[half + i] + v * kBlock, turned[i]);
+      }
+    const float* w = a.weights + (unit * a.shape.inputs + strip) * kDensePanel;
+    const float* next = unit + 1 < units ? w + a.shape.inputs * kDensePanel : w;
+    for (std::int64_t k = 0; k < count; k += kRows) {
+      for (int r = 0; r < kRows; ++r) prefetch(next + (k + r) * kDensePanel);
+      const int here = static_cast<int>(count - k < kRows ? count - k : kRows);
+      with_count<kRows>(here, [&](auto r) SUREFIT_LAMBDA {
+        lanes_tile<r.value, V>(w + k * kDensePanel, dy[0], dx[k], unit == 0);
+      });
+    }
   }
-  for (; i < count; i += kBlock) {
-    const std::int64_t lanes = count - i < kBlock ? count - i : kBlock;
-    turned_tile<S, 1>(dy, a.diff_dst_stride, live, turned + i, dx + i, a.diff_src_stride, lanes,
-                      oc == 0);
-  }
+  for (std::int64_t k = 0; k < count; k += kBlock)
+    for (int v = 0; v < V; ++v) {
+      for (int i = 0; i < kBlock; ++i)
+        turned[i] = k + i < count ? load(dx[k + i] + v * kBlock) : V8{};
+      transpose(turned);
+      float* to = a.diff_src + (n0 + v * kBlock) * a.diff_src_stride + strip + k;
+      for (int i = 0; i < kBlock && v * kBlock + i < rows; ++i)
+        store_some(to + i * a.diff_src_stride, turned[i], count - k);
+    }
 }
 
 inline void panel_backward_data(const DenseBackwardDataArgs& a) {
-  // A strip of 512 k: each panel gives 32 KiB in one piece, and dx of a few samples stays in cache
-  // over all panels.
-  constexpr std::int64_t kStrip = 512;
-  alignas(64) float turned[kDensePanel][kTurned];
-  const std::int64_t units = dense_units(a.shape);
-  for (std::int64_t strip = a.k_begin; strip < a.k_end; strip += kStrip) {
-    const std::int64_t strip_end = strip + kStrip < a.k_end ? strip + kStrip : a.k_end;
-    for (std::int64_t unit = 0; unit < units; ++unit) {
-      const std::int64_t oc = unit * kDensePanel;
-      const std::int64_t live =
-          a.shape.outputs - oc < kDensePanel ? a.shape.outputs - oc : kDensePanel;
-      for (std::int64_t k = strip; k < strip_end; k += kTurned) {
-        const std::int64_t count = strip_end - k < kTurned ? strip_end - k : kTurned;
-        const float* w = a.weights + (unit * a.shape.inputs + k) * kDensePanel;
-        const float* next = k + kTurned < strip_end
-                                ? w + kTurned * kDensePanel
-                                : w + (a.shape.inputs + strip - k) * kDensePanel;
-        turn_panel(w, count, next, turned);
-        std::int64_t n = a.sample_begin;
-        for (; n + 3 <= a.sample_end; n += 3) turned_strip<3>(a, n, oc, live, k, count, turned[0]);
-        if (n + 2 == a.sample_end) {
-          turned_strip<2>(a, n, oc, live, k, count, turned[0]);
-        } else if (n < a.sample_end) {
-          turned_strip<1>(a, n, oc, live, k, count, turned[0]);
-        }
+  for (std::int64_t strip = a.k_begin; strip < a.k_end; strip += kLanesStrip) {
+    const std::int64_t count = a.k_end - strip < kLanesStrip ? a.k_end - strip : kLanesStrip;
+    for (std::int64_t n = a.sample_begin; n < a.sample_end; n += 2 * kBlock) {
+      const std::int64_t rows = a.sample_end - n < 2 * kBlock ? a.sample_end - n : 2 * kBlock;
+      if (rows > kBlock) {
+        lanes_strip<2>(a, n, rows, strip, count);
+      } else {
+        lanes_strip<1>(a, n, rows, strip, count);
       }
     }
   }
@@ -268,9 +249,11 @@ inline void panel_backward_weights(const DenseBackwardWeightsArgs& a) {
     for (std::int64_t n0 = a.sample_begin; n0 < a.sample_end || n0 == a.sample_begin;
          n0 += kChunk) {
       const std::int64_t rows = a.sample_end - n0 < kChunk ? a.sample_end - n0 : kChunk;
-      for (std::int64_t n = 0; n < rows; ++n)
-        for (std::int64_t j = 0; j < kDensePanel; ++j)
-          dy[n][j] = j < live ? a.diff_dst[(n0 + n) * a.diff_dst_stride + oc + j] : 0.0f;
+      for (std::int64_t n = 0; n < rows; ++n) {
+        const float* from = a.diff_dst + (n0 + n) * a.diff_dst_stride + oc;
+        store(dy[n], load_some(from, live));
+        store(dy[n] + kBlock, live > kBlock ? load_some(from + kBlock, live - kBlock) : V8{});
+      }
       const bool first = a.first && n0 == a.sample_begin;
       const bool streaming = large && first && n0 + kChunk >= a.sample_end;
       for_rows(a.k_end - a.k_begin, [&](std::int64_t i, auto size) {

@@ -155,9 +155,19 @@ SUREFIT_INLINE void rows_data_strip(const DenseBackwardDataArgs& a, std::int64_t
 inline void rows_backward_data(const DenseBackwardDataArgs& a) {
   for (std::int64_t k = a.k_begin; k < a.k_end; k += kRowsTile) {
     const std::int64_t end = k + kRowsTile < a.k_end ? k + kRowsTile : a.k_end;
-    std::int64_t n = a.sample_begin;
-    for (; n + 3 <= a.sample_end; n += 3) rows_data_strip<3>(a, n, k, end);
-    for (; n < a.sample_end; ++n) rows_data_strip<1>(a, n, k, end);
+    for (std::int64_t n = a.sample_begin; n < a.sample_end;) {
+      const std::int64_t left = a.sample_end - n;
+      if (left == 1) {
+        rows_data_strip<1>(a, n, k, end);
+        n += 1;
+      } else if (left == 2 || left == 4) {
+        rows_data_strip<2>(a, n, k, end);
+        n += 2;
+      } else {
+        rows_data_strip<3>(a, n, k, end);
+        n += 3;
+      }
+    }
   }
 }
 

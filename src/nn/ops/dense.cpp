@@ -133,7 +133,7 @@ class DenseBackwardWeightsOp final : public Op {
     OpTraits traits;
     traits.role = BatchRole::kReduction;
     const DenseCut cut = cut_dense(shape_);
-    traits.blocks = static_cast<int>(cut.k_parts * cut.unit_parts) + (bias_ ? 1 : 0);
+    traits.blocks = static_cast<int>(cut.blocks()) + (bias_ ? 1 : 0);
     traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
     return traits;
   }
@@ -142,15 +142,14 @@ class DenseBackwardWeightsOp final : public Op {
     const DenseShape shape = shape_;
     const DenseCut cut = cut_dense(shape);
     return make_kernel("own", [shape, cut](const Task& task) {
-      if (task.block == cut.k_parts * cut.unit_parts)
-        return backward_bias(shape, task, task.outputs[1]);
-      const DensePart own = dense_part(shape, cut, task.block % cut.k_parts);
+      if (task.block == cut.blocks()) return backward_bias(shape, task, task.outputs[1]);
+      const DensePart own = dense_part(shape, cut, cut.part_of(task.block));
       kernels::DenseBackwardWeightsArgs args = weights_args(own.shape, task);
       args.src += own.k_begin;
       args.diff_weights = task.outputs[0].at() + own.weights_begin;
       args.k_end = own.shape.inputs;
       std::tie(args.unit_begin, args.unit_end) =
-          part(kernels::dense_units(shape), cut.unit_step, task.block / cut.k_parts);
+          part(kernels::dense_units(shape), cut.unit_step, cut.unit_part_of(task.block));
       kernels::table().dense.backward_weights(args);
     });
   }
@@ -208,32 +207,32 @@ class DenseBackwardDataOp final : public Op {
 
 // The sums of one part, without bias.
 void run_part(kernels::DenseForwardArgs own, const DenseCut& cut, const Task& task) {
-  const DensePart part = dense_part(own.shape, cut, task.block);
-  own.shape = part.shape;
-  own.src += part.k_begin;
-  own.weights += part.weights_begin;
+  const std::int64_t index = cut.part_of(task.block);
+  const DensePart here = dense_part(own.shape, cut, index);
+  own.shape = here.shape;
+  own.src += here.k_begin;
+  own.weights += here.weights_begin;
   own.bias = nullptr;
   own.relu = false;
-  own.dst = task.outputs[1].at(task.begin) + task.block * own.shape.outputs;
+  own.dst = task.outputs[1].at(task.begin) + index * own.shape.outputs;
   own.dst_stride = float_stride(task.outputs[1]);
-  own.unit_end = kernels::dense_units(own.shape);
   kernels::table().dense.forward(own);
 }
 
 // Every block takes some of the samples.
-void add_parts(const kernels::DenseForwardArgs& own, std::int64_t parts, const Task& task) {
-  const std::int64_t outputs = own.shape.outputs, samples = own.sample_end;
-  const std::int64_t end = samples * (task.block + 1) / parts;
-  for (std::int64_t n = samples * task.block / parts; n < end; ++n) {
-    const float* sums = task.outputs[1].at(task.begin + n);
-    float* y = own.dst + n * own.dst_stride;
-    for (std::int64_t oc = 0; oc < outputs; ++oc) y[oc] = own.bias != nullptr ? own.bias[oc] : 0.0f;
-    for (std::int64_t at = 0; at < parts; ++at, sums += outputs) {
-      for (std::int64_t oc = 0; oc < outputs; ++oc) y[oc] += sums[oc];
-    }
-    if (!own.relu) continue;
-    for (std::int64_t oc = 0; oc < outputs; ++oc) y[oc] = y[oc] <= 0.0f ? 0.0f : y[oc];
-  }
+void add_parts(const kernels::DenseForwardArgs& own, const DenseCut& cut, const Task& task) {
+  kernels::DenseAddPartsArgs args;
+  args.outputs = own.shape.outputs;
+  args.parts = cut.k_parts;
+  args.sums = task.outputs[1].at(task.begin);
+  args.sums_stride = float_stride(task.outputs[1]);
+  args.bias = own.bias;
+  args.dst = own.dst;
+  args.dst_stride = own.dst_stride;
+  args.sample_begin = own.sample_end * task.block / cut.blocks();
+  args.sample_end = own.sample_end * (task.block + 1) / cut.blocks();
+  args.relu = own.relu;
+  kernels::table().dense.add_parts(args);
 }
 
 // Outputs: y and, where forward has parts, the sum of each of them.
@@ -251,7 +250,7 @@ class DenseOp final : public Op {
     OpTraits traits;
     const DenseShape shape = shape_of(inputs[0], units_);
     const DenseCut cut = cut_dense(shape);
-    traits.blocks = static_cast<int>(cut.k_parts * cut.unit_parts);
+    traits.blocks = static_cast<int>(cut.blocks());
     traits.phases = cut.k_parts > 1 ? 2 : 1;
     traits.samples_per_task = 64;
     traits.flops_per_sample = 2.0 * static_cast<double>(shape.inputs * shape.outputs);
@@ -271,10 +270,10 @@ class DenseOp final : public Op {
       own.dst = task.outputs[0].at(task.begin);
       own.dst_stride = float_stride(task.outputs[0]);
       own.sample_end = task.end - task.begin;
-      if (cut.k_parts > 1)
-        return task.phase == 0 ? run_part(own, cut, task) : add_parts(own, cut.k_parts, task);
+      if (task.phase == 1) return add_parts(own, cut, task);
       std::tie(own.unit_begin, own.unit_end) =
-          part(kernels::dense_units(own.shape), cut.unit_step, task.block);
+          part(kernels::dense_units(own.shape), cut.unit_step, cut.unit_part_of(task.block));
+      if (cut.k_parts > 1) return run_part(own, cut, task);
       kernels::table().dense.forward(own);
     });
   }

@@ -19,6 +19,11 @@ namespace surefit {
 struct DenseCut {
   std::int64_t k_step = 0, k_parts = 1;
   std::int64_t unit_step = 0, unit_parts = 1;
+
+  std::int64_t blocks() const { return k_parts * unit_parts; }
+  // Blocks of a part follow each other, so that a thread's share of the blocks is a share of parts.
+  std::int64_t part_of(std::int64_t block) const { return block / unit_parts; }
+  std::int64_t unit_part_of(std::int64_t block) const { return block % unit_parts; }
 };
 
 struct DensePart {
@@ -31,10 +36,13 @@ inline DenseCut cut_dense(const kernels::DenseShape& shape) {
   const std::int64_t units = kernels::dense_units(shape);
   const std::int64_t weights = kernels::dense_weight_count(shape);
   DenseCut cut{.k_step = shape.inputs, .unit_step = std::clamp<std::int64_t>(units / 8, 1, 4)};
-  constexpr std::int64_t kLargestInParts = 1 << 18, kPartWeights = 6144;
+  constexpr std::int64_t kLargestInParts = 1 << 18, kPartWeights = 6144, kPartInputs = 192;
   if (units == 1 || weights <= kLargestInParts) {
+    // Short parts would write and add more sums than they multiply.
+    const std::int64_t most = std::clamp<std::int64_t>(shape.inputs / kPartInputs, 2, 64);
+    const std::int64_t wanted =
+        std::clamp<std::int64_t>((weights + kPartWeights / 2) / kPartWeights, 1, most);
     // An even number with the least padding among a few: threads should get equal shares.
-    const std::int64_t wanted = std::clamp<std::int64_t>(weights / kPartWeights, 1, 64);
     const auto step = [&](std::int64_t parts) { return round_up(div_up(shape.inputs, parts), 8); };
     std::int64_t parts = wanted == 1 ? 1 : round_up(wanted, 2);
     for (std::int64_t n = parts; wanted > 1 && n <= wanted + 4; n += 2) {
@@ -43,7 +51,7 @@ inline DenseCut cut_dense(const kernels::DenseShape& shape) {
     cut.k_step = parts == 1 ? shape.inputs : step(parts);
   }
   cut.k_parts = div_up(shape.inputs, cut.k_step);
-  if (cut.k_parts > 1) cut.unit_step = units;
+  if (cut.k_parts > 1) cut.unit_step = 4;
   cut.unit_parts = div_up(units, cut.unit_step);
   return cut;
 }

@@ -39,13 +39,14 @@ std::vector<LayerCase> cases() {
       dense("many_units", 21, {.units = 77}),
       dense("parts_of_panels", 403, {.units = 50, .activation = "relu"}),
       dense("parts_of_rows", 1531, {.units = 10}),
+      dense("parts_and_panels", 397, {.units = 90}),
   };
   list[0].invalid = {{"units", std::int64_t{0}},
                      {"units", 1.5},
                      {"activation", std::string("")},
                      {"bias_constraint", std::string("NotNeg")},
                      {"use_bias", ConfigValue{}}};
-  for (const std::size_t slow : {5, 7, 8}) list[slow].batch = 3;  // the reference is slow here
+  for (const std::size_t slow : {5, 7, 8, 9}) list[slow].batch = 3;  // the reference is slow here
   return list;
 }
 
