@@ -10,7 +10,7 @@ namespace surefit {
 struct CostModel {
   double flops_per_second = 100e9;  // of one thread
   double bytes_per_second = 12e9;   // of one thread, from memory
-  double dispatch_seconds = 1e-6;   // to start a node on all threads and wait for the last
+  double dispatch_seconds = 5e-7;   // to start a node on all threads and wait for the last
   double disk_bytes_per_second = 0.5e9;
   double cache_bytes = 256e3;  // a tensor of this size is still there when the next group comes
 };

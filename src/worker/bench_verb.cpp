@@ -89,65 +89,136 @@ Json kinds_json(const Executable& executable, const Profile& profile, std::int64
   return json;
 }
 
+// Training steps of one batch size, ready to run.
+class Job {
+ public:
+  // `slots`: allocates those of the optimizer, which all jobs of a model share.
+  Job(Model& model, const FitOptions& fit, ThreadPool& pool, bool slots)
+      : planned_(plan_training(model.impl(), fit)), predicted_(planned_.plan.predicted_bytes()) {
+    if (slots && planned_.candidate.optimizer)
+      model.impl().parameters.allocate_slots(planned_.candidate.optimizer->impl());
+    const auto spill = spill_file_for(planned_.plan, fit);
+    const auto arena = std::make_shared<Arena>(planned_.plan.arena_bytes());
+    const Program& program = *planned_.program;
+    executable_ = std::make_unique<Executable>(
+        program.graph(), std::move(planned_.plan.main), pool, arena,
+        [&](ValueId id) { return program.persistent(id, model.impl().parameters); }, spill);
+    fill(*executable_, program, fit.batch_size);
+    context_.samples = fit.batch_size;
+    context_.learning_rate = 1e-3;
+  }
+  const Executable& executable() const { return *executable_; }
+  std::uint64_t predicted_bytes() const { return predicted_; }
+  std::int64_t batch() const { return context_.samples; }
+
+  // Seconds of each of `steps` steps, behind one that warms up.
+  std::vector<double> run(std::int64_t steps) {
+    std::vector<double> seconds;
+    seconds.reserve(static_cast<std::size_t>(steps));
+    for (std::int64_t step = 0; step <= steps; ++step) {
+      const double started = monotonic_seconds();
+      executable_->run(context_);
+      if (step > 0) seconds.push_back(monotonic_seconds() - started);
+      ++context_.step;
+    }
+    return seconds;
+  }
+  Json kinds(std::int64_t steps) {
+    Profile profile;
+    const double started = monotonic_seconds();
+    for (std::int64_t step = 0; step < steps; ++step) executable_->run(context_, &profile);
+    const double total = (monotonic_seconds() - started) / static_cast<double>(steps);
+    profile.divide(steps);
+    return kinds_json(*executable_, profile, batch(), total);
+  }
+
+ private:
+  PlannedTraining planned_;
+  std::uint64_t predicted_;
+  std::unique_ptr<Executable> executable_;
+  StepContext context_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Batch sizes take turns within one process, so that a slow moment of the machine hits all of them.
+Json turns_json(Model& model, StepOptions options, const std::vector<std::int64_t>& sizes,
+                ThreadPool& pool, std::int64_t turns, std::int64_t pictures) {
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (const std::int64_t size : sizes) {
+    options.batch_size = size;
+    jobs.push_back(std::make_unique<Job>(model, options.fit(), pool, jobs.empty()));
+  }
+  std::vector<std::vector<double>> times(jobs.size());
+  for (std::int64_t turn = 0; turn < turns; ++turn) {
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const std::size_t at = turn % 2 == 0 ? i : jobs.size() - 1 - i;
+      Job& job = *jobs[at];
+      const std::int64_t steps = std::max<std::int64_t>(1, pictures / job.batch());
+      times[at].push_back(median(job.run(steps)) / static_cast<double>(job.batch()));
+    }
+  }
+  Json json = Json::array();
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    json.push_back({{"batch", jobs[i]->batch()},
+                    {"seconds_per_image", times[i]},
+                    {"median_s_per_image", median(times[i])},
+                    {"predicted_bytes", jobs[i]->predicted_bytes()}});
+  }
+  return {{"event", "bench"}, {"threads", pool.threads()}, {"batches", json}};
+}
+
 }  // namespace
 
 int bench_verb(const Arguments& arguments) {
   CLI::App app("Times training steps on one batch in memory; one JSON object on stdout.",
                "surefit bench");
   StepOptions options;
-  std::int64_t steps = 5;
+  std::int64_t steps = 5, turns = 20, pictures = 512;
+  std::vector<std::int64_t> sizes;
   options.add_to(app);
   app.add_option("--steps", steps, "steps to time, behind one that warms up")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.footer("\nExample:\n  surefit bench --model seed_cnn --batch-size 32 --steps 100\n");
+  auto* list = app.add_option("--batch-sizes", sizes, "8,32,128: these take turns in one process")
+                   ->delimiter(',')
+                   ->excludes("--batch-size")
+                   ->excludes("--steps");
+  app.add_option("--turns", turns, "of each batch size")
+      ->capture_default_str()
+      ->needs(list)
+      ->check(CLI::PositiveNumber);
+  app.add_option("--turn-images", pictures, "images in a turn, one step at least")
+      ->capture_default_str()
+      ->needs(list)
+      ->check(CLI::PositiveNumber);
+  app.footer(
+      "\nExamples:\n  surefit bench --model seed_cnn --batch-size 32 --steps 100\n"
+      "  surefit bench --model seed_cnn --batch-sizes 8,32,128,512 --turn-images 4096\n");
   if (const auto code = parse(app, arguments)) return *code;
   const FitOptions fit = options.fit();
   Model model = options.compiled();
-
   ThreadPool pool(threads_of(fit), prepare_compute_thread);
-  PlannedTraining planned = plan_training(model.impl(), fit);
-  const Program& program = *planned.program;
-  MemoryPlan& plan = planned.plan;
-  if (planned.candidate.optimizer)
-    model.impl().parameters.allocate_slots(planned.candidate.optimizer->impl());
-  const std::uint64_t predicted = plan.predicted_bytes();
-  const auto spill = spill_file_for(plan, fit);
-  Executable executable(
-      program.graph(), std::move(plan.main), pool, std::make_shared<Arena>(plan.arena_bytes()),
-      [&](ValueId id) { return program.persistent(id, model.impl().parameters); }, spill);
-  fill(executable, program, options.batch_size);
-  StepContext context;
-  context.samples = options.batch_size;
-  context.learning_rate = 1e-3;
-  std::vector<double> seconds;
-  seconds.reserve(static_cast<std::size_t>(steps) + 1);
-  for (std::int64_t step = 0; step <= steps; ++step) {
-    const double started = monotonic_seconds();
-    executable.run(context);
-    seconds.push_back(monotonic_seconds() - started);
-    ++context.step;
+  if (!sizes.empty()) {
+    fmt::print("{}\n", dump_json(turns_json(model, options, sizes, pool, turns, pictures)));
+    return 0;
   }
-  seconds.erase(seconds.begin());
+  Job job(model, fit, pool, true);
+  const std::vector<double> seconds = job.run(steps);
   const std::uint64_t peak = read_process_memory().peak_bytes;
-  Profile profile;
-  const double started = monotonic_seconds();
-  for (std::int64_t step = 0; step < steps; ++step) executable.run(context, &profile);
-  const double total = (monotonic_seconds() - started) / static_cast<double>(steps);
-  profile.divide(steps);
-  std::vector<double> sorted = seconds;
-  std::sort(sorted.begin(), sorted.end());
-  const double median = sorted[sorted.size() / 2];
-  fmt::print("{}\n",
-             dump_json({{"event", "bench"},
-                        {"batch", options.batch_size},
-                        {"threads", pool.threads()},
-                        {"median_s", median},
-                        {"images_per_s", static_cast<double>(options.batch_size) / median},
-                        {"seconds", seconds},
-                        {"peak_bytes", peak},
-                        {"predicted_bytes", predicted},
-                        {"kinds", kinds_json(executable, profile, options.batch_size, total)}}));
+  const double middle = median(seconds);
+  fmt::print("{}\n", dump_json({{"event", "bench"},
+                                {"batch", options.batch_size},
+                                {"threads", pool.threads()},
+                                {"median_s", middle},
+                                {"images_per_s", static_cast<double>(options.batch_size) / middle},
+                                {"seconds", seconds},
+                                {"peak_bytes", peak},
+                                {"predicted_bytes", job.predicted_bytes()},
+                                {"kinds", job.kinds(steps)}}));
   return 0;
 }
 
