@@ -78,25 +78,27 @@ SUREFIT_SHAPE_FN bool direct_in_strips(const ConvShape& s, bool backward_data) {
          channel_blocks(backward_data ? s.ic : s.oc) >= 6;
 }
 
+// Multiples i * stride + shift in [0, limit), of i in [0, count).
+SUREFIT_SHAPE_FN int places_inside(int count, int stride, int shift, int limit) {
+  const int first = shift >= 0 ? 0 : ceil_div(-shift, stride);
+  const int end = shift >= limit ? 0 : ceil_div(limit - shift, stride);
+  return at_least(at_most(end, count) - first, 0);
+}
+
 // Whether tiles go across samples (conv_direct_samples.cpp). It pays where a row of pixels reads a
 // quarter more than there is, and the pictures of a tile stay in cache.
 SUREFIT_SHAPE_FN bool direct_by_samples(const ConvShape& s, bool backward_data) {
-  if (s.groups != 1 || direct_in_strips(s, backward_data)) return false;
-  const int in = backward_data ? s.ow : s.w, out = backward_data ? s.w : s.ow;
-  int reads = 0, inside = 0;
-  for (int column = 0; column < out; ++column) {
-    for (int k = 0; k < s.kw; ++k) {
-      const int shift = k * s.dilation_w - s.pad_left;
-      const int at = backward_data ? column - shift : column * s.stride_w + shift;
-      if (backward_data && at % s.stride_w != 0) continue;
-      const int from = backward_data ? at / s.stride_w : at;
-      ++reads;
-      inside += from >= 0 && from < in;
-    }
-  }
   const int blocks = channel_blocks(backward_data ? s.oc : s.ic);
   const int pixels = backward_data ? s.oh * s.ow : s.h * s.w;
-  return reads * 4 >= inside * 5 && pixels * blocks <= 512;
+  if (s.groups != 1 || pixels * blocks > 512 || direct_in_strips(s, backward_data)) return false;
+  int reads = 0, inside = 0;  // of a row, over the taps of a kernel row
+  for (int k = 0; k < s.kw; ++k) {
+    const int shift = k * s.dilation_w - s.pad_left;
+    const int first = ((shift % s.stride_w) + s.stride_w) % s.stride_w;  // column a tap can reach
+    reads += backward_data ? places_inside(s.w, s.stride_w, first, s.w) : s.ow;
+    inside += places_inside(s.ow, s.stride_w, shift, s.w);
+  }
+  return reads * 4 >= inside * 5;
 }
 
 // Pixels of a class that are gathered at a time.

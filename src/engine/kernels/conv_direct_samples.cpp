@@ -2,7 +2,7 @@
 // Forward and backward-data of small pictures under large kernels, where much of what a row of
 // pixels would read lies outside. A tile is one pixel of several samples: all of them are reached
 // by the same taps, so nothing outside is read or multiplied. (LeNet-5's 5x5 backward-data, one
-// core: 21 to 75 GFLOP/s.)
+// core: 21 to 50 GFLOP/s, where six lanes of eight allow 76.)
 #include "engine/kernels/conv_direct_tile.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
