@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Per-step scalars of the optimizers, the same on every instruction set.
+#include <algorithm>
+#include <array>
+
 #include "engine/kernels/optimizers.hpp"
 
 namespace surefit::kernels {
@@ -43,11 +46,19 @@ float adam_alpha(double lr, double beta1, double beta2, std::int64_t step) {
                             (1.0 - power(beta1, step)));
 }
 
+// u(t) = beta1 (1 - 0.96^t / 2), and the product of all u up to `step`: beta1^step times a product
+// whose factors are 1 from t = 1024 on.
 NadamTerms nadam_terms(double beta1, double beta2, std::int64_t step) {
+  static const std::array<double, 1025> warm_up = [] {
+    std::array<double, 1025> products{};
+    products[0] = 1.0;
+    for (std::size_t t = 1; t < products.size(); ++t)
+      products[t] = products[t - 1] * (1.0 - 0.5 * power(0.96, static_cast<std::int64_t>(t)));
+    return products;
+  }();
   const auto u = [&](std::int64_t t) { return beta1 * (1.0 - 0.5 * power(0.96, t)); };
-  double product = 1.0;
-  for (std::int64_t t = 1; t <= step && product > 1e-300; ++t)
-    product *= u(t);  // nothing left of it after that
+  const double product =
+      power(beta1, step) * warm_up[static_cast<std::size_t>(std::min<std::int64_t>(step, 1024))];
   const double next = u(step + 1);
   return {static_cast<float>(next / (1.0 - product * next)),
           static_cast<float>((1.0 - u(step)) / (1.0 - product)),

@@ -133,6 +133,22 @@ TEST_P(AdaptiveTest, Nadam) {
       });
 }
 
+// Every task of every step asks for them.
+TEST(NadamTerms, AreThoseOfTheWholeProductAtAnyStep) {
+  for (const double beta1 : {0.5, 0.9, 0.9999}) {
+    double product = 1;
+    for (std::int64_t step = 1; step <= 20000; ++step) {
+      const double u = beta1 * (1 - 0.5 * std::pow(0.96, step));
+      const double next = beta1 * (1 - 0.5 * std::pow(0.96, step + 1));
+      product *= u;
+      if (step > 3 && step % 997 != 0) continue;
+      const NadamTerms terms = nadam_terms(beta1, 0.999, step);
+      EXPECT_NEAR(terms.m / (next / (1 - product * next)), 1, 2e-7) << beta1 << " step " << step;
+      EXPECT_NEAR(terms.g / ((1 - u) / (1 - product)), 1, 2e-7) << beta1 << " step " << step;
+    }
+  }
+}
+
 TEST_P(AdaptiveTest, Lion) {
   compare(
       0.0f,
