@@ -56,10 +56,7 @@ struct FitOptions {
   int threads = 0;              // 0: what the machine allows
   std::int64_t max_steps = 0;   // over all epochs; 0: no limit
   bool check_numerics = false;  // look for NaN and Inf behind every node (slow)
-  // 3x3 convolutions by Winograd's F(4x4, 3x3): about twice as fast, three to five times the
-  // rounding error.
-  bool winograd = false;
-  bool onednn = false;  // convolutions behind the first by oneDNN instead of our own kernels
+  Convolutions convolutions = kDefaultConvolutions;
   // (class, weight) pairs: losses of that class count so much in training; 1 for others. Data that
   // bring a number behind the labels have weights of their own for each sample.
   std::vector<std::pair<std::int64_t, double>> class_weight = {};

@@ -32,7 +32,7 @@ struct StepOptions {
   std::int64_t batch_size = 32;  // most samples of a call; fewer are fine
   int threads = 0;               // 0: what the machine allows
   std::uint64_t seed = 0;        // of dropout
-  bool winograd = false;
+  Convolutions convolutions = kDefaultConvolutions;
   std::int64_t group = 0;           // how the batch is cut; 0: the planner decides
   std::uint64_t memory_budget = 0;  // bytes of the whole process; 0: what the machine leaves
   std::string spill_directory = {};

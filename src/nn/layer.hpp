@@ -26,19 +26,12 @@ struct ParameterSpec {
   std::optional<Object> regularizer = {}, constraint = {};
 };
 
-// How convolutions are computed; part of a model's numerics, never of its plan.
-struct ConvPolicy {
-  bool winograd =
-      false;  // 3x3 stride 1 by F(4x4, 3x3): faster, three to five times the rounding error
-  bool onednn = false;  // blocked convolutions by oneDNN
-};
-
 // Hands a layer its place in the graph.
 class LayerBuilder {
  public:
   virtual ~LayerBuilder() = default;
   virtual bool training() const = 0;
-  virtual const ConvPolicy& conv_policy() const = 0;
+  virtual Convolutions convolutions() const = 0;
   // Samples that batch normalization takes its statistics of; 0: the whole batch.
   virtual std::int64_t ghost_batch() const { return 0; }
   virtual const std::string& name() const = 0;

@@ -8,6 +8,7 @@
 #include "engine/kernels/table.hpp"
 #include "engine/onednn.hpp"
 #include "train/model_impl.hpp"
+#include "train/setup.hpp"
 
 namespace surefit {
 namespace {
@@ -54,7 +55,7 @@ Identity identity_of(const Model::Impl& model, const FitOptions& options, const 
     weights += fmt::format("{}{}: {}", weights.empty() ? "" : ", ", label, weight);
   if (!weights.empty()) add("class weights", weights);
   add("seed", fmt::format("{}", options.seed));
-  add("convolutions", options.winograd ? "winograd" : options.onednn ? "oneDNN" : "direct");
+  add("convolutions", std::string(name_of(options.convolutions)));
   add("instruction set", kernels::table().bits);
   add("sum orders", fmt::format("{}", kernels::kSumOrders));
   add("oneDNN", onednn_version());

@@ -16,7 +16,7 @@ class Inference {
   Inference(Model::Impl& model, const Compiled* compiled, Program::Purpose purpose,
             const Dataset& batches, const FitOptions& options)
       : pool_(threads_of(options), prepare_compute_thread),
-        program_(model.network, compiled, purpose, policy_of(options),
+        program_(model.network, compiled, purpose, options.convolutions,
                  compiled != nullptr ? weighting_of(batches, model.network) : Weighting{}),
         feed_(program_, model.network, batches, once_options(options, pool_.threads())) {
     MemoryRequest request =

@@ -52,8 +52,8 @@ Program training_program(const Model::Impl& model, const FitOptions& options,
                          const Candidate& candidate, const Weighting& weighting) {
   Compiled compiled = *model.compiled;
   if (candidate.optimizer) compiled.optimizer = *candidate.optimizer;
-  return Program(model.network, &compiled, Program::Purpose::kTrain, policy_of(options), weighting,
-                 candidate.lossy);
+  return Program(model.network, &compiled, Program::Purpose::kTrain, options.convolutions,
+                 weighting, candidate.lossy);
 }
 
 std::uint64_t slot_bytes(const Model::Impl& model, const Candidate& candidate) {

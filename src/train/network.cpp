@@ -37,12 +37,12 @@ namespace {
 // Emits into a graph on behalf of one layer call.
 class CallBuilder final : public LayerBuilder {
  public:
-  CallBuilder(Graph& graph, bool training, const ConvPolicy& policy, std::int64_t ghost_batch,
+  CallBuilder(Graph& graph, bool training, Convolutions convolutions, std::int64_t ghost_batch,
               const NamedLayer& layer, std::uint32_t layer_id, std::vector<Parameter>& parameters,
               std::unordered_map<std::string, int>& index, Network::Built& built)
       : graph_(graph),
         training_(training),
-        policy_(policy),
+        convolutions_(convolutions),
         ghost_batch_(ghost_batch),
         layer_(layer),
         layer_id_(layer_id),
@@ -51,7 +51,7 @@ class CallBuilder final : public LayerBuilder {
         built_(built) {}
 
   bool training() const override { return training_; }
-  const ConvPolicy& conv_policy() const override { return policy_; }
+  Convolutions convolutions() const override { return convolutions_; }
   std::int64_t ghost_batch() const override { return ghost_batch_; }
   const std::string& name() const override { return layer_.name; }
   bool trainable() const override { return layer_.layer.trainable(); }
@@ -85,7 +85,7 @@ class CallBuilder final : public LayerBuilder {
  private:
   Graph& graph_;
   bool training_;
-  const ConvPolicy& policy_;
+  Convolutions convolutions_;
   std::int64_t ghost_batch_;
   const NamedLayer& layer_;
   std::uint32_t layer_id_;
@@ -96,7 +96,6 @@ class CallBuilder final : public LayerBuilder {
 
 // Layers pack their parameters as the layout of the input and the convolution's extents advise. A
 // layer that is called more than once has one packing, so its calls must look alike.
-const ConvPolicy kPlainPolicy = {};
 ValueId in_common_layout(Graph& graph, ValueId id, const std::string& layer) {
   const bool picture = graph.value(id).type.shape.rank() == 3;
   return graph.in_layout(id, picture ? Layout::kBlocked : Layout::kPlain, layer, Phase::kForward);
@@ -179,13 +178,13 @@ Network::Network(const std::vector<Symbol>& inputs, const std::vector<Symbol>& o
   emit(probe, true, {}, parameters_, {});
 }
 
-Network::Built Network::build(Graph& graph, bool training, const ConvPolicy& policy,
+Network::Built Network::build(Graph& graph, bool training, Convolutions convolutions,
                               const Placement& placement) const {
   std::vector<Parameter> known = parameters_;
-  return emit(graph, training, policy, known, placement);
+  return emit(graph, training, convolutions, known, placement);
 }
 
-Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& policy,
+Network::Built Network::emit(Graph& graph, bool training, Convolutions convolutions,
                              std::vector<Parameter>& parameters, const Placement& placement) const {
   Built built;
   std::unordered_map<std::string, int> index;
@@ -216,9 +215,9 @@ Network::Built Network::emit(Graph& graph, bool training, const ConvPolicy& poli
       const ValueId id = built.call_outputs[static_cast<std::size_t>(input)];
       inputs.push_back(shared ? in_common_layout(graph, id, layer.name) : id);
     }
-    CallBuilder builder(graph, training, shared ? kPlainPolicy : policy, placement.ghost_batch,
-                        layer, placement.first_layer_id + static_cast<std::uint32_t>(i), parameters,
-                        index, built);
+    CallBuilder builder(
+        graph, training, shared ? Convolutions::kExact : convolutions, placement.ghost_batch, layer,
+        placement.first_layer_id + static_cast<std::uint32_t>(i), parameters, index, built);
     try {
       built.call_outputs.push_back(layer.layer.impl().build(builder, inputs));
     } catch (const ConfigError& error) {

@@ -65,12 +65,12 @@ class Network {
     std::vector<Update> updates;
   };
   // Emits the forward nodes of every layer into `graph`.
-  Built build(Graph& graph, bool training, const ConvPolicy& policy = {},
+  Built build(Graph& graph, bool training, Convolutions convolutions = {},
               const Placement& placement = {}) const;
 
  private:
   // Appends parameters that are not known yet.
-  Built emit(Graph& graph, bool training, const ConvPolicy& policy,
+  Built emit(Graph& graph, bool training, Convolutions convolutions,
              std::vector<Parameter>& parameters, const Placement& placement) const;
 
   std::vector<NamedLayer> layers_;

@@ -13,11 +13,11 @@
 namespace surefit {
 
 Program::Program(const Network& network, const Compiled* compiled, Purpose purpose,
-                 const ConvPolicy& policy, const Weighting& weighting, const Lossy& lossy)
+                 Convolutions convolutions, const Weighting& weighting, const Lossy& lossy)
     : graph_(structural_ops()) {
   const bool training = purpose == Purpose::kTrain;
   const Network::Built built =
-      network.build(graph_, training, policy, {.ghost_batch = lossy.ghost_batch});
+      network.build(graph_, training, convolutions, {.ghost_batch = lossy.ghost_batch});
   inputs_ = built.inputs;
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
     if (built.parameters[i] != kNone) persistents_[built.parameters[i]] = {i, kNone};

@@ -41,7 +41,7 @@ class Program {
   enum class Purpose { kTrain, kEvaluate, kPredict };
   // `compiled` may be null for kPredict only.
   Program(const Network& network, const Compiled* compiled, Purpose purpose,
-          const ConvPolicy& policy = {}, const Weighting& weighting = {}, const Lossy& lossy = {});
+          Convolutions convolutions = {}, const Weighting& weighting = {}, const Lossy& lossy = {});
 
   const Graph& graph() const { return graph_; }
   const std::vector<ValueId>& inputs() const { return inputs_; }

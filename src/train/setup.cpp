@@ -11,6 +11,30 @@
 #include "base/units.hpp"
 
 namespace surefit {
+namespace {
+
+constexpr std::pair<Convolutions, std::string_view> kConvolutions[] = {
+    {Convolutions::kExact, "direct"},
+    {Convolutions::kWinograd, "winograd"},
+    {Convolutions::kOneDnn, "oneDNN"},
+};
+
+}  // namespace
+
+std::string_view name_of(Convolutions convolutions) {
+  const auto* found = std::ranges::find(kConvolutions, convolutions,
+                                        &std::pair<Convolutions, std::string_view>::first);
+  SUREFIT_CHECK(found != std::end(kConvolutions), "convolutions {}",
+                static_cast<int>(convolutions));
+  return found->second;
+}
+
+std::optional<Convolutions> convolutions_by_name(std::string_view name) {
+  for (const auto& [convolutions, known] : kConvolutions) {
+    if (known == name) return convolutions;
+  }
+  return std::nullopt;
+}
 
 int threads_of(const FitOptions& options) {
   // More is a slip of the hand, and would take the machine down with it.
@@ -19,10 +43,6 @@ int threads_of(const FitOptions& options) {
     throw ConfigError(fmt::format("[threads] expected 1 to {}; got {}", kMost, options.threads));
   }
   return options.threads > 0 ? options.threads : default_threads();
-}
-
-ConvPolicy policy_of(const FitOptions& options) {
-  return {.winograd = options.winograd, .onednn = options.onednn};
 }
 
 Weighting weighting_of(const Dataset& data, const Network& network) {

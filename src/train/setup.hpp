@@ -2,7 +2,9 @@
 // What fit, evaluate and predict set up alike from their options.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "surefit/model.hpp"
 
@@ -13,7 +15,9 @@
 namespace surefit {
 
 int threads_of(const FitOptions& options);
-ConvPolicy policy_of(const FitOptions& options);
+// As identities and config.json have them.
+std::string_view name_of(Convolutions convolutions);
+std::optional<Convolutions> convolutions_by_name(std::string_view name);
 // A component behind inputs and labels is the weight of the sample.
 Weighting weighting_of(const Dataset& data, const Network& network);
 data::ReaderOptions feed_options(const FitOptions& options, int threads);

@@ -19,7 +19,7 @@ FitOptions fit_options(const StepOptions& options) {
   FitOptions fit;
   fit.threads = options.threads;
   fit.group = options.group;
-  fit.winograd = options.winograd;
+  fit.convolutions = options.convolutions;
   fit.memory_budget = options.memory_budget;
   fit.spill_directory = options.spill_directory;
   return fit;
@@ -69,7 +69,7 @@ class Step::Impl {
   Impl(const StepOptions& options, const std::function<LossValue(Tape&)>& trace)
       : options_(options),
         pool_(threads_of(fit_options(options)), prepare_compute_thread),
-        tape_(policy_of(fit_options(options))) {
+        tape_(options.convolutions) {
     if (options.batch_size < 1)
       throw ConfigError(
           fmt::format("[batch_size] expected at least 1; got {}", options.batch_size));

@@ -38,7 +38,8 @@ GradientSum::~GradientSum() = default;
 GradientSum::GradientSum(GradientSum&&) noexcept = default;
 GradientSum& GradientSum::operator=(GradientSum&&) noexcept = default;
 
-TapeImpl::TapeImpl(const ConvPolicy& policy) : graph_(structural_ops()), policy_(policy) {}
+TapeImpl::TapeImpl(Convolutions convolutions)
+    : graph_(structural_ops()), convolutions_(convolutions) {}
 
 const ValueType& TapeImpl::type(const Traced& value) {
   return graph_.value(id_of(value)).type;
@@ -128,7 +129,7 @@ std::vector<Traced> TapeImpl::call(Model& model, const std::vector<Traced>& inpu
   placement.parameters = parameters_of(impl);
   placement.first_layer_id = next_layer_id_;
   next_layer_id_ += static_cast<std::uint32_t>(network.calls().size());
-  Network::Built built = network.build(graph_, training, policy_, placement);
+  Network::Built built = network.build(graph_, training, convolutions_, placement);
   parameters_of(impl) = built.parameters;
   for (std::size_t i = 0; i < built.parameters.size(); ++i) {
     if (built.parameters[i] != kNone)

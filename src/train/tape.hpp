@@ -34,7 +34,7 @@ struct Gradients::State {
 
 class TapeImpl {
  public:
-  explicit TapeImpl(const ConvPolicy& policy);
+  explicit TapeImpl(Convolutions convolutions);
 
   // The verbs of Tape.
   Traced input(const Shape& shape, DType dtype);
@@ -104,7 +104,7 @@ class TapeImpl {
   void require_new_name(const std::string& name) const;
 
   Graph graph_;
-  ConvPolicy policy_;
+  Convolutions convolutions_;
   std::uint32_t next_layer_id_ = 0;
   std::vector<Input> inputs_;
   std::vector<LossNodes> losses_;

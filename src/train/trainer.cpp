@@ -99,7 +99,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
       weighting_(training_weights(options, train, model.network)),
       lossy_(lossy_by_policy(options)),
       train_program_(model.network, &model.require_compiled("fit"), Program::Purpose::kTrain,
-                     policy_of(options), weighting_, lossy_),
+                     options.convolutions, weighting_, lossy_),
       train_feed_(train_program_, model.network, train, feed_options(options, pool_.threads())),
       headroom_(std::move(headroom)),
       scores_(model.compiled->targets, ""),
@@ -112,7 +112,7 @@ Trainer::Trainer(Model::Impl& model, const Dataset& train, const FitOptions& opt
     throw ConfigError(fmt::format("[group] expected 0 or more; got {}", options.group));
   if (options.validation_data) {
     validation_program_ = std::make_unique<Program>(
-        model.network, &*model.compiled, Program::Purpose::kEvaluate, policy_of(options),
+        model.network, &*model.compiled, Program::Purpose::kEvaluate, options.convolutions,
         weighting_of(*options.validation_data, model.network));
     validation_feed_ =
         std::make_unique<Feed>(*validation_program_, model.network, *options.validation_data,

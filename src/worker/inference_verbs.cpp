@@ -14,6 +14,7 @@ namespace {
 struct InferenceOptions {
   ModelOptions model;
   DataOptions data;
+  ConvolutionOptions convolutions;
   std::string weights;
   bool json = false;
 
@@ -21,6 +22,7 @@ struct InferenceOptions {
     model.add_to(app);
     data.add_to(app, use);
     app.add_option("--weights", weights, "trained weights, safetensors")->required();
+    convolutions.add_to(app);
     app.add_flag("--json", json, "one JSON object per line on stdout");
   }
   Model load() const {
@@ -34,7 +36,10 @@ struct InferenceOptions {
     return data.test_samples().batch(static_cast<std::uint64_t>(data.batch_size)).prefetch();
   }
   FitOptions fit() const {
-    return {.batch_size = data.batch_size, .threads = data.threads, .input = data.input({}, json)};
+    return {.batch_size = data.batch_size,
+            .threads = data.threads,
+            .convolutions = convolutions.value(),
+            .input = data.input({}, json)};
   }
 };
 

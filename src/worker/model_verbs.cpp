@@ -14,11 +14,11 @@ namespace surefit::worker {
 namespace {
 
 // What runs for every node of a training step.
-void print_kernels(const Model& model) {
+void print_kernels(const Model& model, Convolutions convolutions) {
   prepare_compute_thread();
   const Compiled compiled{"adam", {{"mse"}}};
   const Network& network = model.impl().network;
-  const Program program(network, &compiled, Program::Purpose::kTrain);
+  const Program program(network, &compiled, Program::Purpose::kTrain, convolutions);
   fmt::print("\n{:<28} {:<34} {:<10} {}\n", "Layer", "Node", "Phase", "Kernel");
   for (const Node& node : program.graph().nodes()) {
     const auto kernel =
@@ -36,15 +36,17 @@ void print_kernels(const Model& model) {
 int summary_verb(const Arguments& arguments) {
   CLI::App app("Layers, shapes and parameters of a model.", "surefit summary");
   ModelOptions options;
+  ConvolutionOptions convolutions;
   options.add_to(app);
   bool kernels = false;
   app.add_flag("--kernels", kernels,
                "also list which kernel runs for every node of a training step");
+  convolutions.add_to(app);
   app.footer("\nExample:\n  surefit summary --model resnet18 --kernels\n");
   if (const auto code = parse(app, arguments)) return *code;
   const Model model = options.make();
   fmt::print("{}", model.summary());
-  if (kernels) print_kernels(model);
+  if (kernels) print_kernels(model, convolutions.value());
   return 0;
 }
 

@@ -22,6 +22,20 @@ void ModelOptions::add_to(CLI::App& app) {
   app.add_option("--classes", classes, "number of classes of a zoo model");
 }
 
+void ConvolutionOptions::add_to(CLI::App& app) {
+  const auto add = [&](const char* name, Convolutions convolutions, std::string help) {
+    if (convolutions == kDefaultConvolutions) help += " (the default)";
+    return app.add_flag_callback(
+        name, [this, convolutions] { chosen = convolutions; }, help);
+  };
+  auto* exact = add("--exact-conv", Convolutions::kExact, "convolutions by their definition");
+  auto* winograd = add("--winograd", Convolutions::kWinograd,
+                       "those of 3x3 by Winograd: faster, slightly larger rounding");
+  auto* onednn = add("--onednn", Convolutions::kOneDnn, "those behind the first by oneDNN");
+  exact->excludes(winograd)->excludes(onednn);
+  winograd->excludes(onednn);
+}
+
 void MemoryOptions::add_to(CLI::App& app) {
   app.add_option("--memory", memory,
                  "what the whole process may hold, such as 512M or 1.5G; never changes a bit "

@@ -50,6 +50,13 @@ struct DataOptions {
   Dataset fixed_size(const std::string& spec, Split split) const;
 };
 
+// How convolutions are computed; of every verb that runs or describes a model.
+struct ConvolutionOptions {
+  std::optional<Convolutions> chosen;
+  void add_to(CLI::App& app);
+  Convolutions value() const { return chosen.value_or(kDefaultConvolutions); }
+};
+
 // How much memory there is, and what may be done to stay within it.
 struct MemoryOptions {
   std::string memory = "auto", spill_to, policy;

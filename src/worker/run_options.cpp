@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "interop/json.hpp"
 #include "run/run_directory.hpp"
+#include "train/setup.hpp"
 #include "worker/arguments.hpp"
 
 namespace surefit::worker {
@@ -75,13 +76,21 @@ void RunOptions::choose_directory(const std::string& model) {
   }
 }
 
-void RunOptions::pin_instruction_set() const {
+// What config.json of a run to be resumed says; empty where there is none, or no such word.
+std::string RunOptions::recorded(const std::string& key) const {
   const std::string path = run + "/config.json";
-  if (!resume || adapt || run.empty() || !Env::posix().exists(path)) return;
+  if (!resume || run.empty() || !Env::posix().exists(path)) return {};
   const Json config = read_json(Env::posix(), path);
-  const Json* isa = find_field(config, "instruction_set", path);
-  if (isa != nullptr && require_string(*isa, path) == "baseline")
-    ::setenv("SUREFIT_ISA", "baseline", 0);
+  const Json* value = find_field(config, key, path);
+  return value == nullptr ? std::string() : require_string(*value, path);
+}
+
+void RunOptions::pin_instruction_set() const {
+  if (!adapt && recorded("instruction_set") == "baseline") ::setenv("SUREFIT_ISA", "baseline", 0);
+}
+
+Convolutions RunOptions::recorded_convolutions() const {
+  return convolutions_by_name(recorded("convolutions")).value_or(kDefaultConvolutions);
 }
 
 void RunOptions::apply(FitOptions& fit) const {

@@ -24,8 +24,14 @@ struct RunOptions {
   // Computes with the instructions that the run began with, where this machine could do better. To
   // be called before anything is computed.
   void pin_instruction_set() const;
+  // Those that a run to be resumed began with: what is the default may change from one version to
+  // the next.
+  Convolutions recorded_convolutions() const;
   void apply(FitOptions& fit) const;
   double deadline_s() const;  // 0: none
+
+ private:
+  std::string recorded(const std::string& key) const;
 };
 
 // `surefit train --resume` without a model: the words of the run's own command line, with those

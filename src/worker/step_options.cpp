@@ -15,7 +15,7 @@ void StepOptions::add_to(CLI::App& app) {
   app.add_option("--optimizer", optimizer, "name:key=value,...; its slots count")
       ->capture_default_str();
   app.add_option("--loss", loss, "Keras's name of a loss")->capture_default_str();
-  app.add_flag("--winograd", winograd, "3x3 convolutions by Winograd");
+  convolutions.add_to(app);
 }
 
 Model StepOptions::compiled() const {
@@ -34,7 +34,7 @@ FitOptions StepOptions::fit() const {
   fit.batch_size = batch_size;
   fit.threads = threads;
   fit.group = group;
-  fit.winograd = winograd;
+  fit.convolutions = convolutions.value();
   memory.apply(fit);
   return fit;
 }

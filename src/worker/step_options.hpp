@@ -12,10 +12,10 @@ namespace surefit::worker {
 struct StepOptions {
   ModelOptions model;
   MemoryOptions memory;
+  ConvolutionOptions convolutions;
   std::string optimizer = "adam", loss = "sparse_categorical_crossentropy";
   std::int64_t batch_size = 32, group = 0;
   int threads = 0;
-  bool winograd = false;
 
   void add_to(CLI::App& app);
   Model compiled() const;  // throws ConfigError

@@ -10,6 +10,7 @@
 #include "engine/kernels/table.hpp"
 #include "interop/json.hpp"
 #include "train/model_impl.hpp"
+#include "train/setup.hpp"
 #include "worker/interruption.hpp"
 #include "worker/options.hpp"
 #include "worker/progress.hpp"
@@ -32,11 +33,11 @@ struct TrainOptions {
   DataOptions data;
   RunOptions run;
   MemoryOptions memory;
+  ConvolutionOptions convolutions;
   std::string optimizer, loss, init, save;
   std::vector<std::string> metrics, class_weight;
   std::int64_t epochs = 1, steps = 0, group = 0;
   std::uint64_t seed = 0;
-  bool winograd = false, exact_conv = false, onednn = false;
   bool no_shuffle = false, check_numerics = false, json = false, quiet = false;
 
   void add_to(CLI::App& app) {
@@ -63,12 +64,7 @@ struct TrainOptions {
     app.add_option("--group", group,
                    "samples in flight at once; never changes a bit (default: planned)")
         ->check(CLI::PositiveNumber);
-    auto* fast = app.add_flag("--winograd", winograd,
-                              "3x3 convolutions by Winograd: faster, slightly larger rounding");
-    app.add_flag("--exact-conv", exact_conv,
-                 "convolutions by their definition (the default so far)")
-        ->excludes(fast);
-    app.add_flag("--onednn", onednn, "convolutions behind the first by oneDNN");
+    convolutions.add_to(app);
     app.add_flag("--no-shuffle", no_shuffle, "take the data in order");
     app.add_option("--init", init, "initial weights, safetensors");
     app.add_option("--save", save, "where to write the trained weights, safetensors");
@@ -87,7 +83,7 @@ Dataset batches(const Dataset& samples, const TrainOptions& options, bool shuffl
 }
 
 // What was asked for, so that a run can be understood and repeated.
-std::string config_json(const TrainOptions& options, const Model& model,
+std::string config_json(const TrainOptions& options, const FitOptions& fit, const Model& model,
                         const Arguments& arguments) {
   const Compiled& compiled = *model.impl().compiled;
   std::vector<std::string> metrics;
@@ -107,8 +103,7 @@ std::string config_json(const TrainOptions& options, const Model& model,
                {"shuffle", !options.no_shuffle},
                {"resize", options.data.resize},
                {"augment", options.data.augment},
-               {"winograd", options.winograd},
-               {"onednn", options.onednn},
+               {"convolutions", name_of(fit.convolutions)},
                {"instruction_set", kernels::table().bits}};
   return dump_json(json, 1) + "\n";
 }
@@ -187,8 +182,7 @@ int train_verb(const Arguments& given) {
   fit.max_steps = options.steps;
   fit.group = options.group;
   options.memory.apply(fit);
-  fit.winograd = options.winograd;
-  fit.onednn = options.onednn;
+  fit.convolutions = options.convolutions.chosen.value_or(options.run.recorded_convolutions());
   fit.check_numerics = options.check_numerics;
   for (const std::string& pair : options.class_weight)
     fit.class_weight.push_back(parse_class_weight(pair));
@@ -204,7 +198,7 @@ int train_verb(const Arguments& given) {
   options.run.apply(fit);
   std::unique_ptr<Callback> recorder;  // behind those that may refuse their options
   if (!options.run.run.empty()) {
-    recorder = make_recorder(options.run.run, model, config_json(options, model, arguments),
+    recorder = make_recorder(options.run.run, model, config_json(options, fit, model, arguments),
                              options.run.resume);
     fit.callbacks.push_back(recorder.get());
   }

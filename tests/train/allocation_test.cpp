@@ -52,16 +52,19 @@ Tensor noise(const Shape& shape) {
 }
 
 long allocations_after_first_step(const std::string& name, const Shape& input, bool leak,
-                                  bool winograd) {
+                                  Convolutions convolutions = kDefaultConvolutions) {
   Model model = zoo_model(name, {.input = input, .classes = 4});
   model.compile({.metrics = {"accuracy"}});
   std::vector<std::int32_t> labels;
   for (int i = 0; i < 30; ++i) labels.push_back(i % 4);
   StepCounter counter(leak);
   // Batches of 8, the last one ragged.
-  model.fit(
-      noise(input.prepend(30)), Tensor::of<std::int32_t>({30}, labels),
-      {.batch_size = 8, .epochs = 3, .callbacks = {&counter}, .threads = 2, .winograd = winograd});
+  model.fit(noise(input.prepend(30)), Tensor::of<std::int32_t>({30}, labels),
+            {.batch_size = 8,
+             .epochs = 3,
+             .callbacks = {&counter},
+             .threads = 2,
+             .convolutions = convolutions});
   long sum = 0;
   // Between epochs the history grows; within one, nothing may.
   for (std::size_t step = 1; step < counter.per_step().size(); ++step) {
@@ -71,10 +74,11 @@ long allocations_after_first_step(const std::string& name, const Shape& input, b
 }
 
 TEST(Allocation, NothingAfterTheFirstStep) {
-  EXPECT_EQ(allocations_after_first_step("seed_cnn", {28, 28, 1}, false, false), 0);
-  EXPECT_EQ(allocations_after_first_step("lenet5", {28, 28, 1}, false, false), 0);
-  EXPECT_EQ(allocations_after_first_step("resnet18", {16, 16, 3}, false, false), 0);
-  EXPECT_EQ(allocations_after_first_step("resnet18", {16, 16, 3}, false, true), 0);
+  EXPECT_EQ(allocations_after_first_step("seed_cnn", {28, 28, 1}, false), 0);
+  EXPECT_EQ(allocations_after_first_step("lenet5", {28, 28, 1}, false), 0);
+  EXPECT_EQ(allocations_after_first_step("resnet18", {16, 16, 3}, false, Convolutions::kExact), 0);
+  EXPECT_EQ(allocations_after_first_step("resnet18", {16, 16, 3}, false, Convolutions::kWinograd),
+            0);
 }
 
 // The thread that writes may allocate names and a header; the one that trains never waits for an
@@ -151,7 +155,7 @@ TEST(Allocation, LookingAtMemoryCostsNone) {
 }
 
 TEST(Allocation, OneAllocationIsNoticed) {
-  EXPECT_GT(allocations_after_first_step("seed_cnn", {28, 28, 1}, true, false), 0);
+  EXPECT_GT(allocations_after_first_step("seed_cnn", {28, 28, 1}, true), 0);
 }
 
 }  // namespace

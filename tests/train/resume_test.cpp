@@ -230,7 +230,7 @@ TEST(Resume, DifferencesAreShownAndRefused) {
   batch.batch_size = 9;
   EXPECT_NE(refusal(run, tiny_model(), batch).find("the pipeline differs"), std::string::npos);
   FitOptions winograd = tiny_options();
-  winograd.winograd = true;
+  winograd.convolutions = Convolutions::kWinograd;
   EXPECT_NE(refusal(run, tiny_model(), winograd).find("convolutions: was direct, now winograd"),
             std::string::npos);
   Sequential optimizer = tiny_model();

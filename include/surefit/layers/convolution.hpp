@@ -6,6 +6,16 @@
 
 namespace surefit {
 
+// How convolutions are computed: part of a model's numerics, never of its plan. Each way has the
+// same bits for any memory and any number of threads, but not those of another way.
+enum class Convolutions : std::uint8_t {
+  kExact,     // by their definition
+  kWinograd,  // those of 3x3 without strides by F(4x4, 3x3): about twice as fast, three to five
+              // times the rounding error
+  kOneDnn,    // those behind the first layer by oneDNN instead of our own kernels
+};
+inline constexpr Convolutions kDefaultConvolutions = Convolutions::kExact;
+
 // 2-D convolution (cross-correlation), y = x * kernel + bias.
 struct Conv2D {
   int filters = 0;

@@ -30,7 +30,7 @@ class Conv2DImpl final : public LayerImpl {
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
     const ValueType& input = builder.type(inputs[0]);
     const kernels::ConvShape s = shape_of(input.shape);
-    const ConvAlgorithm algorithm = choose_algorithm(s, input.layout, builder.conv_policy());
+    const ConvAlgorithm algorithm = choose_algorithm(s, input.layout, builder.convolutions());
     const ValueId kernel = builder.parameter({.name = "kernel",
                                               .shape = Shape{s.kh, s.kw, s.ic / s.groups, s.oc},
                                               .initializer = spec_.kernel_initializer,

@@ -27,9 +27,9 @@ class Conv2DTransposeImpl final : public LayerImpl {
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
     const kernels::ConvShape s = transposed(builder.type(inputs[0]).shape);
     // The gradient of Winograd's weights lives in another domain; direct kernels serve both ways.
-    ConvPolicy policy = builder.conv_policy();
-    policy.winograd = false;
-    const ConvAlgorithm algorithm = choose_algorithm(s, Layout::kBlocked, policy);
+    const Convolutions wanted = builder.convolutions();
+    const ConvAlgorithm algorithm = choose_algorithm(
+        s, Layout::kBlocked, wanted == Convolutions::kWinograd ? Convolutions::kExact : wanted);
     const ValueId kernel = builder.parameter({.name = "kernel",
                                               .shape = Shape{s.kh, s.kw, s.ic, s.oc},
                                               .initializer = spec_.kernel_initializer,

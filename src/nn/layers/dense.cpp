@@ -62,7 +62,7 @@ class DenseImpl final : public LayerImpl {
     const kernels::ConvShape s =
         conv_shape(picture ? shape : Shape{1, rows, channels}, Conv2D{}, spec_.units, 1);
     const ConvAlgorithm algorithm =
-        choose_algorithm(s, builder.type(input).layout, builder.conv_policy());
+        choose_algorithm(s, builder.type(input).layout, builder.convolutions());
     const ValueId kernel = builder.parameter({.name = "kernel",
                                               .shape = Shape{channels, spec_.units},
                                               .initializer = spec_.kernel_initializer,

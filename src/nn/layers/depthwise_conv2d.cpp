@@ -26,7 +26,7 @@ class DepthwiseConv2DImpl final : public LayerImpl {
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
     const ValueType& input = builder.type(inputs[0]);
     const kernels::ConvShape s = depthwise_shape(input.shape, spec_);
-    const ConvAlgorithm algorithm = choose_algorithm(s, input.layout, builder.conv_policy());
+    const ConvAlgorithm algorithm = choose_algorithm(s, input.layout, builder.convolutions());
     const ValueId kernel =
         builder.parameter({.name = "kernel",
                            .shape = Shape{s.kh, s.kw, s.ic, spec_.depth_multiplier},

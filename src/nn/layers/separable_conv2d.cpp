@@ -29,7 +29,7 @@ class SeparableConv2DImpl final : public LayerImpl {
   ValueId build(LayerBuilder& builder, std::span<const ValueId> inputs) const override {
     const ValueType& input = builder.type(inputs[0]);
     const kernels::ConvShape deep = depthwise_shape(input.shape, spec_);
-    const ConvAlgorithm first = choose_algorithm(deep, input.layout, builder.conv_policy());
+    const ConvAlgorithm first = choose_algorithm(deep, input.layout, builder.convolutions());
     const ValueId depthwise =
         builder.parameter({.name = "depthwise_kernel",
                            .shape = Shape{deep.kh, deep.kw, deep.ic, spec_.depth_multiplier},
@@ -40,7 +40,7 @@ class SeparableConv2DImpl final : public LayerImpl {
     const Conv2D pointwise = {.filters = spec_.filters};
     const kernels::ConvShape mix =
         conv_shape({deep.oh, deep.ow, deep.oc}, pointwise, spec_.filters, 1);
-    const ConvAlgorithm second = choose_algorithm(mix, Layout::kBlocked, builder.conv_policy());
+    const ConvAlgorithm second = choose_algorithm(mix, Layout::kBlocked, builder.convolutions());
     const ValueId kernel = builder.parameter({.name = "pointwise_kernel",
                                               .shape = Shape{1, 1, mix.ic, mix.oc},
                                               .initializer = spec_.pointwise_initializer,

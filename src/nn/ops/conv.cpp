@@ -101,16 +101,18 @@ class ChannelPacking final : public Packing {
 
 }  // namespace
 
-ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input, const ConvPolicy& policy) {
+ConvAlgorithm choose_algorithm(const ConvShape& shape, Layout input, Convolutions convolutions) {
   if (shape.groups == shape.ic && shape.groups == shape.oc && shape.groups > 1)
     return ConvAlgorithm::kDepthwise;
   if (shape.groups > 1) return ConvAlgorithm::kDirect;
   if (input == Layout::kPlain && shape.ic <= kMaxPlainChannels) return ConvAlgorithm::kFirst;
   // Below sixteen channels the transforms cost more than the multiplications they save.
-  if (policy.winograd && kernels::winograd_applies(shape) && shape.ic >= 16 && shape.oc >= 16) {
+  if (convolutions == Convolutions::kWinograd && kernels::winograd_applies(shape) &&
+      shape.ic >= 16 && shape.oc >= 16) {
     return ConvAlgorithm::kWinograd;
   }
-  return policy.onednn && onednn_serves(shape) ? ConvAlgorithm::kOneDnn : ConvAlgorithm::kDirect;
+  if (convolutions == Convolutions::kOneDnn && onednn_serves(shape)) return ConvAlgorithm::kOneDnn;
+  return ConvAlgorithm::kDirect;
 }
 
 // Dilation, tiny pictures and uneven strides are not served.

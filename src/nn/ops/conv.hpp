@@ -24,7 +24,7 @@ enum class ConvAlgorithm {
 inline constexpr int kMaxPlainChannels = 7;
 
 ConvAlgorithm choose_algorithm(const kernels::ConvShape& shape, Layout input,
-                               const ConvPolicy& policy);
+                               Convolutions convolutions);
 
 double conv_flops(const kernels::ConvShape& shape);  // of one sample
 std::size_t conv_weights_count(const kernels::ConvShape& shape,
