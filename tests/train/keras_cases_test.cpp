@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Real Keras runs as the oracle: initial weights, five steps on one batch, losses, predictions and
-// final weights.
+// final weights, whatever way convolutions are computed.
 #include <cmath>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include "interop/json.hpp"
 #include "interop/npy.hpp"
 #include "interop/safetensors.hpp"
+#include "train/setup.hpp"
 
 namespace surefit {
 namespace {
@@ -31,11 +33,12 @@ void expect_close(const Tensor& got, const Tensor& expected, double relative,
   }
 }
 
-class KerasCase : public ::testing::TestWithParam<const char*> {
+class KerasCase : public ::testing::TestWithParam<std::tuple<const char*, Convolutions>> {
  protected:
   std::string file(const std::string& name) const {
-    return std::string(SUREFIT_TEST_DATA) + "/keras_cases/" + GetParam() + "/" + name;
+    return std::string(SUREFIT_TEST_DATA) + "/keras_cases/" + std::get<0>(GetParam()) + "/" + name;
   }
+  const Convolutions convolutions_ = std::get<1>(GetParam());
   Env& env_ = Env::posix();
 };
 
@@ -60,10 +63,14 @@ TEST_P(KerasCase, FiveStepsAgree) {
   const NpzFile expected = NpzFile::open(env_, file("expected.npz"));
   const Tensor x = data.read("x"), y = data.read("y");
 
-  expect_close(model.predict(x), expected.read("infer0"), 1e-4, "inference before training");
+  const FitOptions same = {.convolutions = convolutions_};
+  expect_close(model.predict(x, same), expected.read("infer0"), 1e-4, "inference before training");
   const std::int64_t steps = spec["steps"];
-  const History history = model.fit(
-      x, y, {.batch_size = spec["batch"].get<std::int64_t>(), .epochs = steps, .shuffle = false});
+  const History history = model.fit(x, y,
+                                    {.batch_size = spec["batch"].get<std::int64_t>(),
+                                     .epochs = steps,
+                                     .shuffle = false,
+                                     .convolutions = convolutions_});
   const Tensor losses = expected.read("losses");
   const std::vector<double> got = history.series("loss");
   ASSERT_EQ(got.size(), losses.count());
@@ -73,7 +80,8 @@ TEST_P(KerasCase, FiveStepsAgree) {
                             : static_cast<double>(losses.values<float>()[k]);
     EXPECT_NEAR(got[k], want, 1e-4 * std::abs(want)) << "loss of step " << k;
   }
-  expect_close(model.predict(x), expected.read("infer_after"), 1e-4, "inference after training");
+  expect_close(model.predict(x, same), expected.read("infer_after"), 1e-4,
+               "inference after training");
 
   const SafetensorsFile before = SafetensorsFile::open(env_, file("init.safetensors"));
   const SafetensorsFile after = SafetensorsFile::open(env_, file("after.safetensors"));
@@ -100,9 +108,15 @@ TEST_P(KerasCase, FiveStepsAgree) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KerasCase,
-                         ::testing::Values("seed_cnn", "resnet_tiny", "mobile_tiny", "unet_tiny"),
-                         [](const auto& each) { return std::string(each.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, KerasCase,
+    ::testing::Combine(::testing::Values("seed_cnn", "resnet_tiny", "mobile_tiny", "unet_tiny"),
+                       ::testing::Values(Convolutions::kExact, Convolutions::kWinograd,
+                                         Convolutions::kOneDnn)),
+    [](const auto& each) {
+      return std::string(std::get<0>(each.param)) + "_" +
+             std::string(name_of(std::get<1>(each.param)));
+    });
 
 }  // namespace
 }  // namespace surefit
