@@ -8,6 +8,7 @@ import keras_layers
 import keras_optimizers
 import keras_scores
 
+FILTERS = [2, 3, 5, 8, 9, 16]
 PICTURE_ACTIVATIONS = ["linear", "relu", "relu6", "leaky_relu", "elu", "selu", "gelu", "silu", "tanh", "sigmoid", "softplus",
                        "softsign", "mish", "hard_silu"]
 
@@ -149,7 +150,7 @@ class RandomModel:
     def convolution(self, same=False):
         rng = self.rng
         kernel = [rng.randint(1, 4), rng.randint(1, 4)] if rng.random() < 0.4 else [rng.choice([1, 2, 3, 3, 3, 5])] * 2
-        config = {"filters": rng.choice([2, 3, 5, 8, 9, 16]), "kernel_size": kernel, "strides": [1, 1],
+        config = {"filters": rng.choice(FILTERS), "kernel_size": kernel, "strides": [1, 1],
                   "padding": "same" if same or rng.random() < 0.6 else "valid", "activation": rng.choice(PICTURE_ACTIVATIONS),
                   "use_bias": rng.random() < 0.8, "kernel_regularizer": self.regularizer()}
         if not same and rng.random() < 0.3:
