@@ -75,9 +75,9 @@ struct DenseBackwardWeightsArgs {
   std::int64_t src_stride = 0;
   const float* diff_dst = nullptr;
   std::int64_t diff_dst_stride = 0;
-  float* diff_weights = nullptr;  // packed
-  std::int64_t sample_begin = 0, sample_end = 0;
-  std::int64_t k_begin = 0, k_end = 0;  // multiples of 8, or K
+  float* diff_weights = nullptr;                  // packed
+  std::int64_t sample_begin = 0, sample_end = 0;  // one sample at least
+  std::int64_t k_begin = 0, k_end = 0;            // multiples of 8, or K
   std::int64_t unit_begin = 0, unit_end = 0;
   bool first = true;       // overwrite instead of add
   bool read_soon = false;  // diff_weights is better left in cache, however large the layer is

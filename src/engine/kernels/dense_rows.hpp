@@ -171,18 +171,21 @@ inline void rows_backward_data(const DenseBackwardDataArgs& a) {
   }
 }
 
-// dw[g][k] += dy[n][g] * x[n][k], n increasing, for G outputs and KV vectors of k.
-template <int G, int KV>
+// dw[g][k] += dy[n][g] * x[n][k], n increasing, for G outputs and KV vectors of k. Few samples pass
+// at a time, so what stands around their loop counts: one way in and one way out, and the sums
+// stay in registers.
+template <bool First, int G, int KV>
 SUREFIT_INLINE void rows_weights_tile(const DenseBackwardWeightsArgs& a, std::int64_t oc,
                                       std::int64_t k, std::int64_t last_lanes) {
   const std::int64_t step = rows_step(a.shape);
   float* dw = a.diff_weights + rows_index(a.shape, k, oc);
   V8 acc[G][KV];
   for (int g = 0; g < G; ++g)
-    for (int v = 0; v < KV; ++v) acc[g][v] = a.first ? V8{} : load(dw + v * step + g * kBlock);
+    for (int v = 0; v < KV; ++v) acc[g][v] = First ? V8{} : load(dw + v * step + g * kBlock);
   const float* x = a.src + a.sample_begin * a.src_stride + k;
   const float* dy = a.diff_dst + a.sample_begin * a.diff_dst_stride + oc;
-  for (std::int64_t n = a.sample_begin; n < a.sample_end; ++n) {
+  std::int64_t n = a.sample_begin;
+  do {
     V8 in[KV];
     for (int v = 0; v + 1 < KV; ++v) in[v] = hold(load(x + v * kBlock));
     in[KV - 1] = last_lanes == kBlock ? load(x + (KV - 1) * kBlock)
@@ -193,24 +196,29 @@ SUREFIT_INLINE void rows_weights_tile(const DenseBackwardWeightsArgs& a, std::in
     }
     x += a.src_stride;
     dy += a.diff_dst_stride;
-  }
+  } while (++n < a.sample_end);
   for (int g = 0; g < G; ++g)
     for (int v = 0; v < KV; ++v) store(dw + v * step + g * kBlock, acc[g][v]);
 }
 
+template <bool First>
+void rows_weights(const DenseBackwardWeightsArgs& a) {
+  // Several tiles for every group of outputs, whose choice costs a division and a jump.
+  constexpr std::int64_t kTile = 8 * kBlock;
+  for (std::int64_t begin = a.k_begin; begin < a.k_end; begin += kTile) {
+    const std::int64_t end = begin + kTile < a.k_end ? begin + kTile : a.k_end;
+    for_groups(a.shape.outputs, [&](std::int64_t oc, auto size) {
+      std::int64_t k = begin;
+      for (; k + 2 * kBlock <= end; k += 2 * kBlock)
+        rows_weights_tile<First, size.value, 2>(a, oc, k, kBlock);
+      for (; k < end; k += kBlock)
+        rows_weights_tile<First, size.value, 1>(a, oc, k, end - k < kBlock ? end - k : kBlock);
+    });
+  }
+}
+
 inline void rows_backward_weights(const DenseBackwardWeightsArgs& a) {
-  std::int64_t k = a.k_begin;
-  for (; k + 2 * kBlock <= a.k_end; k += 2 * kBlock) {
-    for_groups(a.shape.outputs, [&](std::int64_t oc, auto size) {
-      rows_weights_tile<size.value, 2>(a, oc, k, kBlock);
-    });
-  }
-  for (; k < a.k_end; k += kBlock) {
-    const std::int64_t lanes = a.k_end - k < kBlock ? a.k_end - k : kBlock;
-    for_groups(a.shape.outputs, [&](std::int64_t oc, auto size) {
-      rows_weights_tile<size.value, 1>(a, oc, k, lanes);
-    });
-  }
+  a.first ? rows_weights<true>(a) : rows_weights<false>(a);
 }
 
 }  // namespace surefit::kernels::SUREFIT_ISA
