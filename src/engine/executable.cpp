@@ -27,7 +27,8 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
                        std::shared_ptr<Arena> arena,
                        const std::function<std::byte*(ValueId)>& persistent,
                        std::shared_ptr<SpillFile> file)
-    : graph_(graph),
+    : frugal_(plan.frugal ? std::make_unique<const Graph>(*graph.frugal()) : nullptr),
+      graph_(frugal_ ? *frugal_ : graph),
       plan_(std::move(plan)),
       pool_(pool),
       arena_(std::move(arena)),
@@ -45,16 +46,16 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
   for (const Instance& instance : plan_.instances) {
     Bound bound;
     bound.action = instance.action;
-    bound.node = &graph.node(instance.node);
-    const auto inputs = graph.input_types(*bound.node);
-    const auto outputs = graph.output_types(*bound.node);
+    bound.node = &graph_.node(instance.node);
+    const auto inputs = graph_.input_types(*bound.node);
+    const auto outputs = graph_.output_types(*bound.node);
     bound.traits = bound.node->op->traits(inputs, outputs);
     if (bound.action == Action::kRun) {
       bound.kernel = bound.node->op->bind(inputs, outputs, plan_.threads);
     } else {
       const int moved = instance.outputs.empty() ? instance.inputs[0] : instance.outputs[0];
       const ValueType& type =
-          graph.value(plan_.buffers[static_cast<std::size_t>(moved)].value).type;
+          graph_.value(plan_.buffers[static_cast<std::size_t>(moved)].value).type;
       bound.traits.role = type.batched ? BatchRole::kPerSample : BatchRole::kBatchFree;
       bound.unit_bytes = type.stored_bytes();
       bound.file_offset = instance.file_offset;
@@ -167,6 +168,8 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     task.end = std::min(end, task.begin + per_task);
     task.block = static_cast<int>(index % blocks);
     task.phase = phase;
+    task.index = static_cast<int>(index);
+    task.count = static_cast<int>(tiles * blocks);
     task.thread = thread;
     if (bound.thread_scratch != nullptr) {
       task.thread_scratch =

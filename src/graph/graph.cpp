@@ -176,6 +176,20 @@ void Graph::intercept(const std::vector<ValueId>& values,
   set_nodes(std::move(nodes));
 }
 
+std::optional<Graph> Graph::frugal() const {
+  std::optional<Graph> other;
+  for (const Node& node : nodes_) {
+    std::shared_ptr<const Op> op = node.op->frugal();
+    if (op == nullptr) continue;
+    if (!other) other = *this;
+    const std::vector<ValueType> types = op->infer(other->input_types(node));
+    for (std::size_t i = 0; i < types.size(); ++i)
+      other->values_[static_cast<std::size_t>(node.outputs[i])].type = types[i];
+    other->nodes_[static_cast<std::size_t>(node.id)].op = std::move(op);
+  }
+  return other;
+}
+
 void Graph::check() const {
   std::vector<bool> ready(values_.size(), false), mutated(values_.size(), false);
   for (const Value& value : values_) {

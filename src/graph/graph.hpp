@@ -82,6 +82,9 @@ class Graph {
   void intercept(const std::vector<ValueId>& values,
                  const std::function<std::shared_ptr<const Op>(const std::string& layer)>& make_op);
 
+  // With the frugal form of each op that has one (Op::frugal), or nothing where none has. Ids stay.
+  std::optional<Graph> frugal() const;
+
   // Every node reads only what earlier nodes, inputs or persistents provide; mutated persistents are not read
   // afterwards. Throws InternalError.
   void check() const;

@@ -48,7 +48,7 @@ struct OpTraits {
   std::size_t shared_scratch_bytes = 0;  // one per node
   // Cost model: fixed constants, not measurements, so that plan and train agree on any day.
   double flops_per_sample = 0;
-  double flops_per_step = 0;
+  double flops_per_step = 0;  // of a node that sees the batch: once for every group
   double efficiency = 0.6;  // share of the machine's peak that the kernel reaches
 };
 
@@ -84,6 +84,7 @@ struct Task {
   std::int64_t begin = 0, end = 0;
   int block = 0;
   int phase = 0;
+  int index = 0, count = 1;  // among the tasks of this phase
   int thread = 0;
   std::byte* thread_scratch = nullptr;
   std::byte* shared_scratch = nullptr;
@@ -128,6 +129,9 @@ class Op {
   // op, or nothing. `consumer_input` is the position at which our output enters the consumer.
   virtual std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t consumer_input,
                                            std::span<const ValueType> inputs) const;
+  // The same results, bit for bit, of the same inputs from a node that holds less at once and takes longer; what its
+  // other nodes were to prepare may become small. Nothing where there is no such form.
+  virtual std::shared_ptr<const Op> frugal() const { return nullptr; }
   // Of an update node with inputs (parameter, gradient, slots...) that works element by element; others have none.
   virtual std::shared_ptr<const ElementUpdate> element_update() const { return nullptr; }
   // Persistent inputs (by position) that the node overwrites: optimizer updates, running statistics.

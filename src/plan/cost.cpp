@@ -22,7 +22,8 @@ double node_seconds(const Graph& graph, NodeId id, const OpTraits& traits, std::
   };
   add(node.inputs);
   add(node.outputs);
-  const double flops = traits.flops_per_sample * static_cast<double>(batch) + traits.flops_per_step;
+  const double flops =
+      traits.flops_per_sample * static_cast<double>(batch) + traits.flops_per_step * runs;
   const double work = std::max(flops / (model.flops_per_second * traits.efficiency),
                                bytes / model.bytes_per_second);
   return work / threads + runs * model.dispatch_seconds;

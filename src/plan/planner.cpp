@@ -203,6 +203,14 @@ void check(const PlanOptions& options) {
 
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
   check(options);
+  if (options.frugal) {
+    PlanOptions rest = options;
+    rest.frugal = false;
+    const std::optional<Graph> frugal = graph.frugal();
+    Plan plan = make_plan(frugal ? *frugal : graph, rest);
+    plan.frugal = frugal.has_value();
+    return plan;
+  }
   graph.check();
   const std::vector<OpTraits> traits = traits_of(graph);
   Plan plan = Planner(graph, traits, options).run(true);

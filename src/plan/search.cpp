@@ -39,6 +39,12 @@ PlanSearch::PlanSearch(const Graph& graph, const SearchOptions& options)
   }
   for (const OpTraits& traits : traits_) halves_ = halves_ || traits.half != Half::kNo;
   add_groups();
+  frugal_graph_ = graph.frugal();
+}
+
+PlanSearch* PlanSearch::frugal() {
+  if (frugal_graph_ && !frugal_) frugal_ = std::make_unique<PlanSearch>(*frugal_graph_, options_);
+  return frugal_.get();
 }
 
 PlanOptions PlanSearch::base() const {
@@ -270,6 +276,10 @@ Choice PlanSearch::spill(const Choice& from, std::size_t target) const {
 }
 
 const Choice& PlanSearch::floor() {
+  if (!floor_ && frugal() != nullptr) {
+    floor_ = frugal()->floor();
+    floor_->options.frugal = true;
+  }
   if (!floor_) {
     floor_ = smallest();
     for (const Choice& from : {smallest(), fastest(), choices_.front()}) {
@@ -283,7 +293,14 @@ const Choice& PlanSearch::floor() {
 std::optional<Choice> PlanSearch::within(std::size_t arena_bytes) {
   if (fastest().live_bytes <= arena_bytes) return fastest();
   explore_chain(arena_bytes);
-  if (!best_within(arena_bytes)) smallest();
+  if (!best_within(arena_bytes)) {
+    if (PlanSearch* other = frugal()) {
+      auto choice = other->within(arena_bytes);
+      if (choice) choice->options.frugal = true;
+      return choice;
+    }
+    smallest();
+  }
   choices_.push_back(refine(fastest(), arena_bytes));
   if (auto best = best_within(arena_bytes)) {
     choices_.push_back(refine(*best, arena_bytes));
@@ -313,6 +330,11 @@ std::optional<PlanSearch::Found> PlanSearch::plan_within(std::size_t arena_bytes
     if (plan.arena_bytes <= arena_bytes) return Found{std::move(*choice), std::move(plan)};
     target -= std::min(target, plan.arena_bytes - arena_bytes);
   }
+  if (PlanSearch* other = frugal()) {
+    auto found = other->plan_within(arena_bytes);
+    if (found) found->choice.options.frugal = found->plan.frugal = true;
+    return found;
+  }
   // Near the floor there is nothing between too large and nothing: see how the others pack.
   std::vector<const Choice*> others;
   for (const Choice& choice : choices_) {
@@ -327,6 +349,19 @@ std::optional<PlanSearch::Found> PlanSearch::plan_within(std::size_t arena_bytes
       return Found{*others[static_cast<std::size_t>(i)], std::move(plan)};
   }
   return std::nullopt;
+}
+
+bool PlanSearch::easily_within(std::size_t arena_bytes) {
+  if (PlanSearch* other = frugal()) return other->easily_within(arena_bytes);
+  const auto fits = [&] {
+    const auto choice = best_within(arena_bytes);
+    return choice && finish(*choice).arena_bytes <= arena_bytes;
+  };
+  if (fits()) return true;
+  explore_chain(arena_bytes);
+  if (fits()) return true;
+  add_floor();
+  return fits();
 }
 
 Plan PlanSearch::finish(const Choice& choice) const {

@@ -42,10 +42,15 @@ class PlanSearch {
   };
   // The same, packed: gaps between buffers count too.
   std::optional<Found> plan_within(std::size_t arena_bytes);
+  // Whether something fits that is quickly found; more may with the whole search.
+  bool easily_within(std::size_t arena_bytes);
   // A packed and verified plan.
   Plan finish(const Choice& choice) const;
 
  private:
+  // The search among frugal plans, or nothing where the graph has no such form. It is turned to
+  // where fewer samples in flight and recomputation alone do not do.
+  PlanSearch* frugal();
   Choice evaluate(PlanOptions options) const;
   PlanOptions base() const;
   void add_groups();
@@ -68,6 +73,8 @@ class PlanSearch {
   std::optional<BlockChain> chain_;
   std::vector<Choice> choices_;  // exact, without a file
   std::optional<Choice> fastest_, smallest_, floor_;
+  std::optional<Graph> frugal_graph_;
+  std::unique_ptr<PlanSearch> frugal_;
 };
 
 }  // namespace surefit

@@ -316,7 +316,8 @@ class Verifier {
 }  // namespace
 
 void verify(const Graph& graph, const Plan& plan) {
-  Verifier(graph, plan).run();
+  const std::optional<Graph> frugal = plan.frugal ? graph.frugal() : std::nullopt;
+  Verifier(frugal ? *frugal : graph, plan).run();
 }
 
 }  // namespace surefit

@@ -67,21 +67,26 @@ std::vector<Offer> offers(const Model::Impl& model, const FitOptions& options,
   const Consents consents(options.allow);
   const Lossy plain = lossy_by_policy(options);
   std::vector<Offer> list;
-  const auto add = [&](const char* name, const Lossy& lossy) {
+  const auto add = [&](const std::string& way, const Lossy& lossy, Convolutions convolutions) {
     const auto candidate = candidate_of(model, lossy);
     if (!candidate) return;
-    const Program program = training_program(model, options, *candidate, weighting);
-    list.push_back({name, floor_bytes(request_for(program, *candidate))});
+    FitOptions other = options;
+    other.convolutions = convolutions;
+    const Program program = training_program(model, other, *candidate, weighting);
+    list.push_back({way, floor_bytes(request_for(program, *candidate))});
   };
+  if (options.convolutions == Convolutions::kWinograd)
+    add("--exact-conv", plain, Convolutions::kExact);
   Lossy lossy = plain;
   lossy.storage = Half::kFloat16;
-  if (!consents.half && !plain.by_policy) add("f16-activations", lossy);
+  if (!consents.half && !plain.by_policy)
+    add("--allow f16-activations", lossy, options.convolutions);
   lossy = plain;
   lossy.ghost_batch = kUsualGhost;
-  if (!consents.ghost) add("ghost-batch-norm", lossy);
+  if (!consents.ghost) add("--allow ghost-batch-norm", lossy, options.convolutions);
   lossy = plain;
   lossy.factored_optimizer = true;
-  if (!consents.factored) add("factored-optimizer", lossy);
+  if (!consents.factored) add("--allow factored-optimizer", lossy, options.convolutions);
   return list;
 }
 
@@ -106,7 +111,7 @@ PlannedTraining plan_training(const Model::Impl& model, const FitOptions& option
   if (!plan) {
     attempt(ways.front());
     planned.request.offers = [&] { return offers(model, options, request_for); };
-    plan = plan_memory(planned.request);
+    refuse(planned.request);
   }
   planned.plan = std::move(*plan);
   planned.report = report_of(planned.plan, planned.request.budget_source, planned.program->graph(),

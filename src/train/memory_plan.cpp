@@ -72,13 +72,25 @@ std::string percent(double factor) {
   return fmt::format("{:+.0f} % time", (factor - 1) * 100);
 }
 
+// A batch that fits, found in a moment: half the wanted one, or a quarter, and so on. 0 where not
+// even one sample does.
+std::int64_t fitting_batch(const MemoryRequest& request) {
+  const std::uint64_t outside = outside_bytes(request);
+  if (outside >= request.budget) return 0;
+  const std::size_t room = (request.budget - outside) / 4096 * 4096;
+  for (std::int64_t batch = request.batch / 2; batch >= 1; batch /= 2) {
+    PlanSearch search(*request.main, search_options(request, batch));
+    if (search.easily_within(room) || (batch == 1 && search.plan_within(room))) return batch;
+  }
+  return 0;
+}
+
 // Three ways out of a refusal, each with its bytes and its time.
 std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double floor_slowdown) {
   std::string text = fmt::format(
       "  1. raise the budget to the floor: --memory {} ({} more, {} against full speed)\n",
       as_option(floor), format_bytes(floor - request.budget), percent(floor_slowdown));
-  const std::int64_t batch = largest_batch(request);
-  if (batch > 0) {
+  if (const std::int64_t batch = fitting_batch(request); batch > 0) {
     text += fmt::format(
         "  2. a smaller batch: --batch-size {} fits (another training, not only a slower one)\n",
         batch);
@@ -93,7 +105,7 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
   const auto add = [&](const std::string& way) { third += (third.empty() ? "" : "; or ") + way; };
   for (const Offer& offer : request.offers ? request.offers() : std::vector<Offer>()) {
     if (offer.floor_bytes >= floor) continue;
-    add(fmt::format("consent to other bits: --allow {}, floor {} (-{})", offer.consent,
+    add(fmt::format("consent to other bits: {}, floor {} (-{})", offer.way,
                     format_bytes(offer.floor_bytes), format_bytes(floor - offer.floor_bytes)));
   }
   if (slots > 0)
@@ -103,46 +115,26 @@ std::string ways_out(const MemoryRequest& request, std::uint64_t floor, double f
   return text + "  3. " + third + "\n";
 }
 
-[[noreturn]] void refuse(const MemoryRequest& request) {
-  PlanSearch search(*request.main, search_options(request, request.batch));
-  const std::uint64_t need =
-      outside_bytes(request) + pages(search.finish(search.fastest()).arena_bytes);
-  const Choice& least = search.floor();
-  const Plan plan = search.finish(least);
-  std::size_t arena = plan.arena_bytes;
-  if (request.validation != nullptr) {
-    PlanSearch other(*request.validation, search_options(request, request.validation_batch));
-    arena = std::max(arena, other.finish(other.floor()).arena_bytes);
-  }
-  const std::uint64_t floor = outside_bytes(request) + pages(arena);
-  const double slowdown = least.seconds / search.fastest().seconds;
-  std::string text = fmt::format(
-      "[memory] no plan fits: full speed needs {}, the budget is {}{}, the floor (same bits, least "
-      "memory) is {}\n",
-      format_bytes(need), format_bytes(request.budget),
-      request.budget_source.empty() ? "" : " (" + request.budget_source + ")", format_bytes(floor));
-  if (!request.explain) throw MemoryRefused(text, need, request.budget, floor);
-  text += "largest at the floor's peak:\n";
-  for (const LedgerEntry& entry : request.outside)
-    if (entry.bytes >= floor / 50)
-      text += fmt::format("  {:>10}  {}\n", format_bytes(entry.bytes), entry.name);
-  for (const Buffer* buffer : largest_at_peak(plan, 10)) {
-    text += fmt::format("  {:>10}  {} ({})\n", format_bytes(buffer->bytes), buffer->name,
-                        name_of(buffer->category));
-  }
-  text += "ways out:\n" + ways_out(request, std::max(floor, request.budget), slowdown);
-  text.pop_back();
-  throw MemoryRefused(text, need, request.budget, floor);
-}
-
 std::int64_t smallest_group(const Plan& plan) {
   std::int64_t least = plan.batch;
   for (const Segment& segment : plan.segments) least = std::min(least, segment.group);
   return least;
 }
 
+// What the frugal form of the graph no longer holds of its largest value.
+std::uint64_t sliced_bytes(const Graph& graph) {
+  const std::optional<Graph> frugal = graph.frugal();
+  std::uint64_t most = 0;
+  for (const Value& value : graph.values()) {
+    const std::uint64_t before = value.type.stored_bytes(),
+                        after = frugal->value(value.id).type.stored_bytes();
+    most = std::max(most, before - std::min(before, after));
+  }
+  return most;
+}
+
 // What the chosen plan does that the fastest does not.
-std::vector<Rung> rungs_of(const Plan& plan, const Plan& fastest) {
+std::vector<Rung> rungs_of(const Graph& graph, const Plan& plan, const Plan& fastest) {
   std::uint64_t recomputed = 0, spilled = 0, halved = 0;
   for (const Instance& instance : plan.instances) {
     if (!instance.again) continue;
@@ -162,6 +154,8 @@ std::vector<Rung> rungs_of(const Plan& plan, const Plan& fastest) {
         {fmt::format("fewer samples in flight: {} of {}", smallest_group(plan), plan.batch),
          fastest.arena_bytes - std::min(fastest.arena_bytes, plan.arena_bytes)});
   }
+  if (plan.frugal)
+    rungs.push_back({"weights of convolutions transformed slice by slice", sliced_bytes(graph)});
   if (recomputed > 0) rungs.push_back({"recompute in the backward pass", recomputed});
   if (spilled > 0) rungs.push_back({"spill to a file", spilled});
   if (halved > 0) rungs.push_back({"16-bit storage of activations", halved / 2});
@@ -212,6 +206,38 @@ std::string MemoryPlan::peak_layer(const Graph& graph) const {
   return fmt::format("{} ({})", node.layer, node.op->kind());
 }
 
+void refuse(const MemoryRequest& request) {
+  PlanSearch search(*request.main, search_options(request, request.batch));
+  const std::uint64_t need =
+      outside_bytes(request) + pages(search.finish(search.fastest()).arena_bytes);
+  const Choice& least = search.floor();
+  const Plan plan = search.finish(least);
+  std::size_t arena = plan.arena_bytes;
+  if (request.validation != nullptr) {
+    PlanSearch other(*request.validation, search_options(request, request.validation_batch));
+    arena = std::max(arena, other.finish(other.floor()).arena_bytes);
+  }
+  const std::uint64_t floor = outside_bytes(request) + pages(arena);
+  const double slowdown = least.seconds / search.fastest().seconds;
+  std::string text = fmt::format(
+      "[memory] no plan fits: full speed needs {}, the budget is {}{}, the floor (same bits, least "
+      "memory) is {}\n",
+      format_bytes(need), format_bytes(request.budget),
+      request.budget_source.empty() ? "" : " (" + request.budget_source + ")", format_bytes(floor));
+  if (!request.explain) throw MemoryRefused(text, need, request.budget, floor);
+  text += "largest at the floor's peak:\n";
+  for (const LedgerEntry& entry : request.outside)
+    if (entry.bytes >= floor / 50)
+      text += fmt::format("  {:>10}  {}\n", format_bytes(entry.bytes), entry.name);
+  for (const Buffer* buffer : largest_at_peak(plan, 10)) {
+    text += fmt::format("  {:>10}  {} ({})\n", format_bytes(buffer->bytes), buffer->name,
+                        name_of(buffer->category));
+  }
+  text += "ways out:\n" + ways_out(request, std::max(floor, request.budget), slowdown);
+  text.pop_back();
+  throw MemoryRefused(text, need, request.budget, floor);
+}
+
 MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor) {
   if (auto plan = find_plan(request, with_floor)) return std::move(*plan);
   refuse(request);
@@ -240,7 +266,7 @@ std::optional<MemoryPlan> find_plan(const MemoryRequest& request, bool with_floo
   if (!fits && outside >= request.budget) return std::nullopt;
   if (fits) {
     result.main = fastest;
-    result.rungs = rungs_of(fastest, fastest);
+    result.rungs = rungs_of(*request.main, fastest, fastest);
     result.validation = std::move(validation_fastest);
   } else {
     const std::size_t room = (request.budget - outside) / 4096 * 4096;
@@ -248,7 +274,7 @@ std::optional<MemoryPlan> find_plan(const MemoryRequest& request, bool with_floo
     if (!found) return std::nullopt;
     result.slowdown = found->choice.seconds / search.fastest().seconds;
     result.main = std::move(found->plan);
-    result.rungs = rungs_of(result.main, fastest);
+    result.rungs = rungs_of(*request.main, result.main, fastest);
     if (request.validation != nullptr) {
       PlanSearch other(*request.validation, search_options(request, request.validation_batch));
       auto fitting = other.plan_within(room);

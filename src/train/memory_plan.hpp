@@ -25,7 +25,7 @@ struct LedgerEntry {
 
 // A way to need less that changes bits, and the floor with it.
 struct Offer {
-  std::string consent;
+  std::string way;  // as the command line takes it
   std::uint64_t floor_bytes = 0;
 };
 
@@ -71,6 +71,8 @@ struct MemoryPlan {
 std::optional<MemoryPlan> find_plan(const MemoryRequest& request, bool with_floor = false);
 // The same; throws MemoryRefused with ways out where nothing fits.
 MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor = false);
+// Throws it, for a request that nothing fits.
+[[noreturn]] void refuse(const MemoryRequest& request);
 // The least that the process needs.
 std::uint64_t floor_bytes(const MemoryRequest& request);
 

@@ -65,7 +65,7 @@ class Network {
     std::vector<Update> updates;
   };
   // Emits the forward nodes of every layer into `graph`.
-  Built build(Graph& graph, bool training, Convolutions convolutions = {},
+  Built build(Graph& graph, bool training, Convolutions convolutions,
               const Placement& placement = {}) const;
 
  private:

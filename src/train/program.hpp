@@ -41,7 +41,8 @@ class Program {
   enum class Purpose { kTrain, kEvaluate, kPredict };
   // `compiled` may be null for kPredict only.
   Program(const Network& network, const Compiled* compiled, Purpose purpose,
-          Convolutions convolutions = {}, const Weighting& weighting = {}, const Lossy& lossy = {});
+          Convolutions convolutions = kDefaultConvolutions, const Weighting& weighting = {},
+          const Lossy& lossy = {});
 
   const Graph& graph() const { return graph_; }
   const std::vector<ValueId>& inputs() const { return inputs_; }

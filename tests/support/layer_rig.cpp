@@ -212,7 +212,7 @@ Array Array::from(const Tensor& tensor) {
 LayerRig::LayerRig(const Layer& layer, const std::vector<Shape>& inputs, const Options& options)
     : network_(make_network(layer, inputs, options.input_layout, inferred_)),
       graph_(structural_ops()) {
-  built_ = network_.build(graph_, options.training);
+  built_ = network_.build(graph_, options.training, Convolutions::kExact);
   emitted_ = graph_.value(built_.outputs[0]).type.shape;
   output_ = graph_.in_layout(built_.outputs[0], Layout::kPlain, "output", Phase::kForward);
   graph_.keep(output_);

@@ -10,6 +10,7 @@
 #include "engine/executable.hpp"
 #include "engine/onednn.hpp"
 #include "train/ladder.hpp"
+#include "train/planned_step.hpp"
 #include "train/support.hpp"
 
 namespace surefit {
@@ -24,54 +25,16 @@ Sequential normalised_model(const Optimizer& optimizer = SGD{.learning_rate = 0.
   return model;
 }
 
-// One step on the first samples of the data, planned as told.
-struct Step {
-  std::vector<double> losses;      // by sample
-  std::vector<std::string> state;  // every parameter's bytes
-  std::vector<Tensor> parameters;
-  std::size_t live_bytes = 0;
-};
-
-Step step_on(const Lossy& lossy, std::int64_t first, std::int64_t samples, std::int64_t batch,
-             const PlanOptions& how) {
-  Sequential model = normalised_model();
-  const Program program = training_program(model.impl(), {}, {lossy});
-  PlanOptions options = how;
-  options.batch = batch;
-  ThreadPool pool(options.threads, prepare_compute_thread);
-  Plan plan = make_plan(program.graph(), options);
-  Step result;
-  result.live_bytes = plan.max_live_bytes;
-  const auto arena = std::make_shared<Arena>(plan.arena_bytes);
-  std::fill_n(reinterpret_cast<float*>(arena->base()), arena->bytes() / sizeof(float),
-              std::nanf(""));
-  Executable executable(program.graph(), std::move(plan), pool, arena, [&](ValueId id) {
-    return program.persistent(id, model.impl().parameters);
-  });
-  const TinyData data;
-  for (std::int64_t n = 0; n < samples; ++n) {
-    std::memcpy(executable.operand(program.inputs()[0]).at(n),
-                data.x.slice(first + n, first + n + 1).raw().data(), 36 * sizeof(float));
-    *executable.operand(program.labels()[0]).at<std::int32_t>(n) =
-        data.y.values<std::int32_t>()[static_cast<std::size_t>(first + n)];
-  }
-  StepContext context;
-  context.samples = samples;
-  context.learning_rate = 0.1;
-  executable.run(context);
-  for (std::int64_t n = 0; n < samples; ++n)
-    result.losses.push_back(*executable.operand(program.loss()).at<double>(n));
-  result.state = bits_of(model);
-  for (const std::string& name : model.parameter_names())
-    result.parameters.push_back(model.parameter(name));
-  return result;
+StepOutcome step_on(const Lossy& lossy, std::int64_t first, std::int64_t samples,
+                    std::int64_t batch, const PlanOptions& how) {
+  return planned_step(normalised_model(), lossy, first, samples, batch, how);
 }
 
 constexpr Lossy kGhost{.ghost_batch = 4};
 
 TEST(GhostBatchNorm, EachGhostIsABatchOfItsOwn) {
-  const Step whole = step_on(kGhost, 0, 12, 12, {});
-  std::vector<Step> parts;
+  const StepOutcome whole = step_on(kGhost, 0, 12, 12, {});
+  std::vector<StepOutcome> parts;
   for (const std::int64_t first : {0, 4, 8}) parts.push_back(step_on({}, first, 4, 4, {}));
   for (std::size_t n = 0; n < 12; ++n)
     EXPECT_EQ(whole.losses[n], parts[n / 4].losses[n % 4]) << "sample " << n;
@@ -82,7 +45,7 @@ TEST(GhostBatchNorm, EachGhostIsABatchOfItsOwn) {
     const Tensor before = start.parameter(names[p]);
     for (std::size_t i = 0; i < before.count(); ++i) {
       double mean = 0;  // of the three steps
-      for (const Step& part : parts) {
+      for (const StepOutcome& part : parts) {
         mean +=
             static_cast<double>(part.parameters[p].values<float>()[i] - before.values<float>()[i]) /
             3;
@@ -94,14 +57,14 @@ TEST(GhostBatchNorm, EachGhostIsABatchOfItsOwn) {
 }
 
 TEST(GhostBatchNorm, TheLastGhostOfARaggedBatchIsSmaller) {
-  const Step whole = step_on(kGhost, 0, 10, 12, {}), rest = step_on({}, 8, 2, 2, {});
+  const StepOutcome whole = step_on(kGhost, 0, 10, 12, {}), rest = step_on({}, 8, 2, 2, {});
   EXPECT_EQ(whole.losses[8], rest.losses[0]);
   EXPECT_EQ(whole.losses[9], rest.losses[1]);
 }
 
 // The running statistics are those of the whole batch, with or without ghosts.
 TEST(GhostBatchNorm, RunningStatisticsAreTheBatchs) {
-  const Step ghost = step_on(kGhost, 0, 12, 12, {}), exact = step_on({}, 0, 12, 12, {});
+  const StepOutcome ghost = step_on(kGhost, 0, 12, 12, {}), exact = step_on({}, 0, 12, 12, {});
   const std::vector<std::string> names = normalised_model().parameter_names();
   const auto at = static_cast<std::size_t>(
       std::find(names.begin(), names.end(), "batch_normalization/moving_variance") - names.begin());
@@ -116,11 +79,11 @@ TEST(LossyNumerics, EveryPlanGivesTheSameBits) {
                         {.storage = Half::kBfloat16, .ghost_batch = 8},
                         {.storage = Half::kFloat16, .ghost_batch = 2}};
   for (const Lossy& lossy : ways) {
-    const Step base = step_on(lossy, 0, 23, 24, {});
+    const StepOutcome base = step_on(lossy, 0, 23, 24, {});
     EXPECT_NE(base.losses, step_on({}, 0, 23, 24, {}).losses);
     for (const std::int64_t group : {1, 3, 8, 20}) {
       for (const int threads : {1, 3}) {
-        const Step other = step_on(lossy, 0, 23, 24, {.threads = threads, .group = group});
+        const StepOutcome other = step_on(lossy, 0, 23, 24, {.threads = threads, .group = group});
         EXPECT_EQ(other.losses, base.losses) << group;
         EXPECT_EQ(other.state, base.state) << "group " << group << " threads " << threads;
       }
@@ -133,7 +96,7 @@ TEST(LossyNumerics, AnyMixtureOfSavingGivesTheSameBits) {
   const Lossy lossy{.storage = Half::kFloat16};
   const Sequential model = normalised_model();
   const Program program = training_program(model.impl(), {}, {lossy});
-  const Step base = step_on(lossy, 0, 24, 24, {});
+  const StepOutcome base = step_on(lossy, 0, 24, 24, {});
   const Graph& graph = program.graph();
   int halves = 0;
   for (const Value& value : graph.values()) {
@@ -152,8 +115,8 @@ TEST(LossyNumerics, AnyMixtureOfSavingGivesTheSameBits) {
 }
 
 TEST(GhostBatchNorm, NothingWaitsForTheBatch) {
-  const Step exact = step_on({}, 0, 24, 24, {.group = 4}),
-             ghost = step_on(kGhost, 0, 24, 24, {.group = 4});
+  const StepOutcome exact = step_on({}, 0, 24, 24, {.group = 4}),
+                    ghost = step_on(kGhost, 0, 24, 24, {.group = 4});
   EXPECT_LT(2 * ghost.live_bytes, exact.live_bytes);
 }
 

@@ -16,6 +16,7 @@ enum class ConvAlgorithm {
   kFirst,      // picture of at most seven plain channels, own kernel
   kDirect,     // blocked, own kernel by the definition
   kWinograd,   // blocked 3x3 stride 1, own kernel F(4x4, 3x3)
+  kSliced,     // the frugal form of kWinograd: weights are transformed within, a slice at a time
   kOneDnn,     // blocked, oneDNN's direct kernel
   kDepthwise,  // one filter per channel, own kernel
 };

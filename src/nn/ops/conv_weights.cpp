@@ -58,6 +58,17 @@ class WinogradGradientOp final : public WeightsOp {
   }
 };
 
+// In the place of Winograd's weights where convolutions transform them themselves.
+class NoWeightsOp final : public WeightsOp {
+ public:
+  explicit NoWeightsOp(const ConvShape& shape) : WeightsOp(shape, 1, 1) {}
+  std::string_view kind() const override { return "winograd_weights"; }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
+    return make_kernel("none", [](const Task& task) { *task.outputs[0].at() = 0; });
+  }
+};
+
 class WinogradWeightsOp final : public WeightsOp {
  public:
   WinogradWeightsOp(const ConvShape& shape, WinogradDirection direction)
@@ -77,6 +88,9 @@ class WinogradWeightsOp final : public WeightsOp {
     builder.set_input_gradient(
         0, builder.emit1(std::make_shared<WinogradGradientOp>(shape_), {builder.output_gradient(0)},
                          Category::kGradients));
+  }
+  std::shared_ptr<const Op> frugal() const override {
+    return std::make_shared<NoWeightsOp>(shape_);
   }
 
  private:
