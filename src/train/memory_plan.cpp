@@ -272,7 +272,8 @@ std::optional<MemoryPlan> find_plan(const MemoryRequest& request, bool with_floo
     const std::size_t room = (request.budget - outside) / 4096 * 4096;
     auto found = search.plan_within(room);
     if (!found) return std::nullopt;
-    result.slowdown = found->choice.seconds / search.fastest().seconds;
+    // Constants are not so exact that a plan which holds less could count as faster.
+    result.slowdown = std::max(1.0, found->choice.seconds / search.fastest().seconds);
     result.main = std::move(found->plan);
     result.rungs = rungs_of(*request.main, result.main, fastest);
     if (request.validation != nullptr) {

@@ -250,11 +250,17 @@ class BlockedConvOp final : public ConvOp {
           2, builder.emit1(make_bias_gradient_op(shape_.oc, std::int64_t{shape_.oh} * shape_.ow),
                            {diff_dst}, Category::kGradients));
     }
-    // Weights first: the saved input can go before its gradient comes.
-    if (builder.wants(1)) {
-      builder.set_input_gradient(1,
-                                 builder.emit1(make_conv_backward_weights_op(shape_, algorithm_),
-                                               {builder.input(0), diff_dst}, Category::kGradients));
+    // Weights first: the saved input can go before its gradient comes, and Winograd's gradient
+    // shrinks to the kernel's size before the transformed weights come.
+    const std::size_t kernel = kernel_input(builder);
+    if (builder.wants(kernel)) {
+      ValueId gradient = builder.emit1(make_conv_backward_weights_op(shape_, algorithm_),
+                                       {builder.input(0), diff_dst}, Category::kGradients);
+      if (algorithm_ == ConvAlgorithm::kWinograd) {
+        gradient =
+            builder.emit1(make_winograd_gradient_op(shape_), {gradient}, Category::kGradients);
+      }
+      builder.set_input_gradient(kernel, gradient);
     }
     if (builder.wants(0)) {
       builder.set_input_gradient(
@@ -268,14 +274,16 @@ class BlockedConvOp final : public ConvOp {
   OneDnnConvolution::Options options(int threads) const {
     return {OneDnnDirection::kForward, shape_, bias_, relu_, threads};
   }
+  std::size_t kernel_input(const GradientBuilder& builder) const {
+    return algorithm_ == ConvAlgorithm::kWinograd ? builder.input_count() - 1 : 1;
+  }
   // With the weights in the form that the backward pass of the family reads.
   std::vector<ValueId> backward_data_inputs(GradientBuilder& builder, ValueId diff_dst) const {
-    const bool winograd = algorithm_ == ConvAlgorithm::kWinograd;
-    const ValueId kernel = builder.input(winograd ? builder.input_count() - 1 : 1);
+    const ValueId kernel = builder.input(kernel_input(builder));
     const auto form = make_backward_weights_form_op(shape_, algorithm_);
     std::vector<ValueId> inputs = {
         diff_dst, form == nullptr ? kernel : builder.emit1(form, {kernel}, Category::kScratch)};
-    if (winograd) inputs.push_back(kernel);
+    if (algorithm_ == ConvAlgorithm::kWinograd) inputs.push_back(kernel);
     return inputs;
   }
   ConvShape shape_;

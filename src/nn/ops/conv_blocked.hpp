@@ -7,7 +7,7 @@
 
 namespace surefit {
 
-// Kernel -> transformed weights U; its gradient leads back from the transformed domain.
+// Kernel -> transformed weights U.
 std::shared_ptr<const Op> make_winograd_weights_op(const kernels::ConvShape& shape,
                                                    kernels::WinogradDirection direction);
 std::size_t winograd_count(const kernels::ConvShape& shape, kernels::WinogradDirection direction);
@@ -22,6 +22,8 @@ std::shared_ptr<const Op> make_conv_backward_data_op(const kernels::ConvShape& s
 // (picture, gradient of the output) -> gradient of the kernel.
 std::shared_ptr<const Op> make_conv_backward_weights_op(const kernels::ConvShape& shape,
                                                         ConvAlgorithm algorithm);
+// What that gives for Winograd is the gradient of U -> gradient of the kernel.
+std::shared_ptr<const Op> make_winograd_gradient_op(const kernels::ConvShape& shape);
 // Gradient of a blocked picture -> its sum per channel over pixels and samples.
 std::shared_ptr<const Op> make_bias_gradient_op(std::int64_t channels, std::int64_t pixels);
 // (picture, weights, [bias]) and, where the weights are a transform of it, the kernel last.

@@ -84,11 +84,6 @@ class WinogradWeightsOp final : public WeightsOp {
       kernels::table().winograd.transform_weights(args, task.block);
     });
   }
-  void gradient(GradientBuilder& builder) const override {
-    builder.set_input_gradient(
-        0, builder.emit1(std::make_shared<WinogradGradientOp>(shape_), {builder.output_gradient(0)},
-                         Category::kGradients));
-  }
   std::shared_ptr<const Op> frugal() const override {
     return std::make_shared<NoWeightsOp>(shape_);
   }
@@ -320,6 +315,10 @@ std::shared_ptr<const Op> make_backward_weights_form_op(const ConvShape& shape,
 std::shared_ptr<const Op> make_conv_backward_weights_op(const ConvShape& shape,
                                                         ConvAlgorithm algorithm) {
   return std::make_shared<BackwardWeightsOp>(shape, algorithm);
+}
+
+std::shared_ptr<const Op> make_winograd_gradient_op(const ConvShape& shape) {
+  return std::make_shared<WinogradGradientOp>(shape);
 }
 
 std::shared_ptr<const Op> make_bias_gradient_op(std::int64_t channels, std::int64_t pixels) {
