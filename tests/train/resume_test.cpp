@@ -229,9 +229,9 @@ TEST(Resume, DifferencesAreShownAndRefused) {
   FitOptions batch = tiny_options();
   batch.batch_size = 9;
   EXPECT_NE(refusal(run, tiny_model(), batch).find("the pipeline differs"), std::string::npos);
-  FitOptions winograd = tiny_options();
-  winograd.convolutions = Convolutions::kWinograd;
-  EXPECT_NE(refusal(run, tiny_model(), winograd).find("convolutions: was direct, now winograd"),
+  FitOptions exact = tiny_options();
+  exact.convolutions = Convolutions::kExact;
+  EXPECT_NE(refusal(run, tiny_model(), exact).find("convolutions: was winograd, now direct"),
             std::string::npos);
   Sequential optimizer = tiny_model();
   optimizer.compile({.optimizer = "sgd", .metrics = {"accuracy"}});

@@ -14,7 +14,7 @@ enum class Convolutions : std::uint8_t {
               // times the rounding error
   kOneDnn,    // those behind the first layer by oneDNN instead of our own kernels
 };
-inline constexpr Convolutions kDefaultConvolutions = Convolutions::kExact;
+inline constexpr Convolutions kDefaultConvolutions = Convolutions::kWinograd;
 
 // 2-D convolution (cross-correlation), y = x * kernel + bias.
 struct Conv2D {
