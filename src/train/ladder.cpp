@@ -73,7 +73,10 @@ std::vector<Offer> offers(const Model::Impl& model, const FitOptions& options,
     FitOptions other = options;
     other.convolutions = convolutions;
     const Program program = training_program(model, other, *candidate, weighting);
-    list.push_back({way, floor_bytes(request_for(program, *candidate))});
+    const MemoryRequest request = request_for(program, *candidate);
+    std::uint64_t resident = runtime_bytes(*request.main, request.threads);
+    for (const LedgerEntry& entry : request.outside) resident += entry.bytes;
+    if (resident < request.budget) list.push_back({way, floor_bytes(request)});
   };
   if (options.convolutions == Convolutions::kWinograd)
     add("--exact-conv", plain, Convolutions::kExact);
