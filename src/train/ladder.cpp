@@ -74,9 +74,7 @@ std::vector<Offer> offers(const Model::Impl& model, const FitOptions& options,
     other.convolutions = convolutions;
     const Program program = training_program(model, other, *candidate, weighting);
     const MemoryRequest request = request_for(program, *candidate);
-    std::uint64_t resident = runtime_bytes(*request.main, request.threads);
-    for (const LedgerEntry& entry : request.outside) resident += entry.bytes;
-    if (resident < request.budget) list.push_back({way, floor_bytes(request)});
+    if (outside_bytes(request) < request.budget) list.push_back({way, floor_bytes(request)});
   };
   if (options.convolutions == Convolutions::kWinograd)
     add("--exact-conv", plain, Convolutions::kExact);

@@ -30,13 +30,6 @@ SearchOptions search_options(const MemoryRequest& request, std::int64_t batch) {
   return options;
 }
 
-// Everything but the arena.
-std::uint64_t outside_bytes(const MemoryRequest& request) {
-  std::uint64_t runtime = runtime_bytes(*request.main, request.threads);
-  if (request.validation != nullptr) runtime += runtime_bytes(*request.validation, 0);
-  return sum_of(request.outside) + runtime;
-}
-
 // The arena's share of each category at the fullest moment; gaps between buffers count as scratch.
 void enter_arena(const Plan& plan, std::size_t arena_bytes, std::vector<LedgerEntry>& ledger) {
   std::array<std::uint64_t, kCategoryCount> sums{};
@@ -170,6 +163,12 @@ std::uint64_t runtime_bytes(const Graph& graph, int threads) {
                           kNode = 5 << 9;
   return (threads > 0 ? kProcess : 0) + kThread * static_cast<std::uint64_t>(threads) +
          kNode * graph.nodes().size();
+}
+
+std::uint64_t outside_bytes(const MemoryRequest& request) {
+  std::uint64_t runtime = runtime_bytes(*request.main, request.threads);
+  if (request.validation != nullptr) runtime += runtime_bytes(*request.validation, 0);
+  return sum_of(request.outside) + runtime;
 }
 
 std::vector<const Buffer*> largest_at_peak(const Plan& plan, std::size_t count) {

@@ -73,6 +73,8 @@ std::optional<MemoryPlan> find_plan(const MemoryRequest& request, bool with_floo
 MemoryPlan plan_memory(const MemoryRequest& request, bool with_floor = false);
 // Throws it, for a request that nothing fits.
 [[noreturn]] void refuse(const MemoryRequest& request);
+// What the process holds besides the arena.
+std::uint64_t outside_bytes(const MemoryRequest& request);
 // The least that the process needs.
 std::uint64_t floor_bytes(const MemoryRequest& request);
 
