@@ -162,6 +162,48 @@ void bench_winograd(const Layer& l) {
   });
 }
 
+void bench_winograd_few(const Layer& l) {
+  const ConvShape& s = l.shape;
+  const WinogradFewKernels& t = table().winograd_few;
+  const std::ptrdiff_t xs = std::ptrdiff_t(blocked_floats(s.ic, s.h, s.w));
+  const std::ptrdiff_t ys = std::ptrdiff_t(blocked_floats(s.oc, s.oh, s.ow));
+  Floats x = random_floats(std::size_t(xs * l.n)), y = random_floats(std::size_t(ys * l.n));
+  Floats w = random_floats(std::size_t(round_up(s.ic, 8)) * std::size_t(round_up(s.oc, 8)) * 9);
+  const Samples all{0, l.n};
+  using enum WinogradDirection;
+  for (const WinogradDirection d : {kForward, kBackwardData}) {
+    const bool back = d == kBackwardData;
+    const int tiles = winograd_plane(s, d).tiles * l.n;
+    Floats v(winograd_few_v_floats(s, d, l.n));
+    Floats scratch(winograd_few_pass_scratch_bytes(s, d, l.n) / 4);
+    const WinogradFewPicture picture{
+        s, d, tiles, back ? y.data() : x.data(), back ? ys : xs, v.data()};
+    WinogradFewPass args{.tiles = tiles, .v = v.data(), .weights = w.data()};
+    args.pass.shape = s;
+    args.pass.direction = d;
+    args.pass.dst = back ? x.data() : y.data();
+    args.pass.dst_stride = back ? xs : ys;
+    report(back ? "winograd few backward_data" : "winograd few forward", l, [&] {
+      t.transform_input(picture, all, 0, 1);
+      for (int g = 0; g < winograd_groups(s, d); ++g) t.pass(args, all, g, scratch.data());
+    });
+  }
+  const int tiles = winograd_plane(s, kForward).tiles * l.n;
+  Floats v(winograd_few_v_floats(s, kForward, l.n)), m(winograd_few_m_floats(s, l.n));
+  Floats scratch(winograd_few_gradient_scratch_bytes() / 4);
+  report("winograd few weights", l, [&] {
+    t.transform_input({s, kForward, tiles, x.data(), xs, v.data()}, all, 0, 1);
+    t.transform_gradient({s, kForward, tiles, y.data(), ys, m.data()}, all, 0, 1);
+    const int blocks = channel_blocks(s.ic);
+    for (int g = 0; g < winograd_groups(s, kForward); ++g) {
+      WinogradFewGradient args{s, tiles, tiles, v.data(), m.data()};
+      for (int half = 0; half < 2; ++half)
+        args.diff_weights[half] = w.data() + std::ptrdiff_t(g * 2 + half) * blocks * 9 * 64;
+      t.backward_weights(args, g, 0, blocks, scratch.data());
+    }
+  });
+}
+
 void bench_direct(const Layer& l) {
   const ConvShape& s = l.shape;
   const KernelTable& t = table();
@@ -250,6 +292,13 @@ int main(int argc, char** argv) {
                          Layer{"vgg16", shape(64, 64, 224, 3, 1, 1), 1},
                          Layer{"vgg16", shape(512, 512, 14, 3, 1, 1), 8}}) {
     bench_winograd(l);
+  }
+  for (const int n : {8, 16, 32, 64, 128}) {
+    for (const Layer& l : {Layer{"resnet18", shape(512, 512, 4, 3, 1, 1), n},
+                           Layer{"resnet18", shape(256, 256, 8, 3, 1, 1), n / 4}}) {
+      bench_winograd(l);
+      bench_winograd_few(l);
+    }
   }
   for (const Layer& l : {Layer{"resnet50", shape(64, 256, 56, 1), 2},
                          Layer{"resnet50", shape(256, 64, 56, 1), 2},

@@ -21,14 +21,19 @@ void expand(Half format, const std::byte* from, std::size_t count, float* to) {
       reinterpret_cast<const std::uint16_t*>(from), to, static_cast<std::int64_t>(count));
 }
 
+std::unique_ptr<const Graph> in_form(const Graph& graph, const Plan& plan) {
+  std::optional<Graph> other = graph.in_form(plan.form, plan.batch);
+  return other ? std::make_unique<const Graph>(std::move(*other)) : nullptr;
+}
+
 }  // namespace
 
 Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
                        std::shared_ptr<Arena> arena,
                        const std::function<std::byte*(ValueId)>& persistent,
                        std::shared_ptr<SpillFile> file)
-    : frugal_(plan.frugal ? std::make_unique<const Graph>(*graph.frugal()) : nullptr),
-      graph_(frugal_ ? *frugal_ : graph),
+    : other_(in_form(graph, plan)),
+      graph_(other_ ? *other_ : graph),
       plan_(std::move(plan)),
       pool_(pool),
       arena_(std::move(arena)),

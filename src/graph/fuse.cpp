@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "base/check.hpp"
@@ -8,18 +9,17 @@
 namespace surefit {
 namespace {
 
+using Joined = std::function<std::shared_ptr<const Op>(const Node& producer, const Node& reader, std::size_t at)>;
+
 // Joins `producer` into its only reader, if both agree. The joint node takes the reader's place: everything it reads
 // is ready there.
-std::optional<Node> join(const Graph& graph, const Node& producer, const Node& reader) {
-  if (producer.outputs.empty()) return std::nullopt;
+std::optional<Node> join(const Node& producer, const Node& reader, const Joined& joined) {
   const ValueId link = producer.outputs[0];
   const auto at = std::find(reader.inputs.begin(), reader.inputs.end(), link);
   if (at == reader.inputs.end() || std::count(reader.inputs.begin(), reader.inputs.end(), link) != 1) {
     return std::nullopt;
   }
-  std::shared_ptr<const Op> op =
-      producer.op->absorb(*reader.op, static_cast<std::size_t>(at - reader.inputs.begin()),
-                          graph.input_types(producer));
+  std::shared_ptr<const Op> op = joined(producer, reader, static_cast<std::size_t>(at - reader.inputs.begin()));
   if (op == nullptr) return std::nullopt;
   Node joint = reader;
   joint.op = std::move(op);
@@ -33,7 +33,21 @@ std::optional<Node> join(const Graph& graph, const Node& producer, const Node& r
   return joint;
 }
 
-bool fuse_once(Graph& graph, Phase phase) {
+// The nodes without `producer`, whose reader becomes the joint node.
+void put_joint(Graph& graph, NodeId producer, Node joint) {
+  const NodeId reader = joint.id;
+  std::vector<Node> nodes;
+  for (const Node& node : graph.nodes()) {
+    if (node.id == producer) continue;
+    nodes.push_back(node.id == reader ? std::move(joint) : node);
+    NodeId& source = nodes.back().source;
+    if (source == producer) source = reader;
+    if (source > producer) --source;
+  }
+  graph.set_nodes(std::move(nodes));
+}
+
+bool fuse_once(Graph& graph, const Joined& joined) {
   const auto readers = graph.readers();
   for (const Node& producer : graph.nodes()) {
     if (producer.outputs.empty()) continue;
@@ -41,30 +55,40 @@ bool fuse_once(Graph& graph, Phase phase) {
     const auto& list = readers[static_cast<std::size_t>(link)];
     const bool kept = std::any_of(graph.kept().begin(), graph.kept().end(),
                                   [&](ValueId id) { return graph.root(id) == link; });
-    if (list.size() != 1 || kept || graph.node(list[0]).phase != phase) continue;
-    std::optional<Node> joint = join(graph, producer, graph.node(list[0]));
+    if (list.size() != 1 || kept) continue;
+    std::optional<Node> joint = join(producer, graph.node(list[0]), joined);
     if (!joint) continue;
-    std::vector<Node> nodes;
-    for (const Node& node : graph.nodes()) {
-      if (node.id == producer.id) continue;
-      nodes.push_back(node.id == list[0] ? *joint : node);
-    }
-    graph.set_nodes(std::move(nodes));
+    put_joint(graph, producer.id, std::move(*joint));
     return true;
   }
   return false;
 }
 
-}  // namespace
-
-void fuse(Graph& graph) {
-  while (fuse_once(graph, Phase::kForward)) {
+void fuse_phase(Graph& graph, Phase phase) {
+  const Joined joined = [&](const Node& producer, const Node& reader, std::size_t at) {
+    return reader.phase == phase ? producer.op->absorb(*reader.op, at, graph.input_types(producer)) : nullptr;
+  };
+  while (fuse_once(graph, joined)) {
   }
 }
 
+}  // namespace
+
+void fuse(Graph& graph) {
+  fuse_phase(graph, Phase::kForward);
+}
+
 void fuse_updates(Graph& graph) {
-  while (fuse_once(graph, Phase::kUpdate)) {
-  }
+  fuse_phase(graph, Phase::kUpdate);
+}
+
+bool fuse_few(Graph& graph, std::int64_t batch) {
+  const Joined joined = [&](const Node& producer, const Node& reader, std::size_t) {
+    return producer.op->absorb_few(*reader.op, batch);
+  };
+  bool any = false;
+  while (fuse_once(graph, joined)) any = true;
+  return any;
 }
 
 }  // namespace surefit

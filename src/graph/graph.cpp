@@ -18,6 +18,10 @@ std::shared_ptr<const Op> Op::absorb(const Op&, std::size_t, std::span<const Val
   return nullptr;
 }
 
+std::shared_ptr<const Op> Op::absorb_few(const Op&, std::int64_t) const {
+  return nullptr;
+}
+
 const Value& Graph::value(ValueId id) const {
   SUREFIT_CHECK(id >= 0 && id < static_cast<int>(values_.size()), "value {} of {}", id, values_.size());
   return values_[static_cast<std::size_t>(id)];
@@ -174,6 +178,14 @@ void Graph::intercept(const std::vector<ValueId>& values,
     if (node.source != kNone) node.source = moved[static_cast<std::size_t>(node.source)];
   }
   set_nodes(std::move(nodes));
+}
+
+std::optional<Graph> Graph::in_form(Form form, std::int64_t batch) const {
+  if (form == Form::kFrugal) return frugal();
+  if (form == Form::kUsual) return std::nullopt;
+  std::optional<Graph> other = *this;
+  if (!fuse_few(*other, batch)) other.reset();
+  return other;
 }
 
 std::optional<Graph> Graph::frugal() const {

@@ -34,6 +34,13 @@ struct StructuralOps {
   std::shared_ptr<const Op> (*accumulate)() = nullptr;        // two inputs of one type, their sum
 };
 
+// How the nodes do their work. All forms give the same bits; which one a plan takes is a matter of time and memory.
+enum class Form : std::uint8_t {
+  kUsual,
+  kFew,     // nodes joined that few samples pass (Op::absorb_few)
+  kFrugal,  // nodes that hold less at once (Op::frugal)
+};
+
 class Graph {
  public:
   explicit Graph(StructuralOps structural) : structural_(structural) {}
@@ -82,14 +89,16 @@ class Graph {
   void intercept(const std::vector<ValueId>& values,
                  const std::function<std::shared_ptr<const Op>(const std::string& layer)>& make_op);
 
-  // With the frugal form of each op that has one (Op::frugal), or nothing where none has. Ids stay.
-  std::optional<Graph> frugal() const;
+  // The graph in another form for batches of this size, or nothing where no node has it. Ids of values stay.
+  std::optional<Graph> in_form(Form form, std::int64_t batch) const;
 
   // Every node reads only what earlier nodes, inputs or persistents provide; mutated persistents are not read
   // afterwards. Throws InternalError.
   void check() const;
 
  private:
+  std::optional<Graph> frugal() const;
+
   StructuralOps structural_;
   std::vector<Value> values_;
   std::vector<Node> nodes_;
@@ -105,6 +114,9 @@ void fuse(Graph& graph);
 // Joins nodes that compute a gradient with the update that alone reads it, as their ops allow. Runs when both are there;
 // changes no bit of what is computed.
 void fuse_updates(Graph& graph);
+
+// Joins nodes that few samples pass, as their ops allow (Op::absorb_few). Whether there were any.
+bool fuse_few(Graph& graph, std::int64_t batch);
 
 // Removes nodes whose results nobody wants: not kept, not read by a kept node, no change of persistent memory.
 void prune(Graph& graph);

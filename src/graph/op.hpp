@@ -35,7 +35,8 @@ struct OpTraits {
   // A kReduction takes this many samples at a time through all its blocks (0: all there are), so that what one block
   // has read is still in cache for the next; it never changes a bit either.
   int samples_per_pass = 0;
-  // A node that is no kReduction runs its tasks this many times over, everybody done before the next phase begins.
+  // A node runs its tasks this many times over, everybody done before the next phase begins. A kReduction that does so
+  // sees the whole batch at once: its sample_grain is the batch.
   int phases = 1;
   // Groups end at multiples of this many samples; so do the tasks of a kPerSample node, whose samples then depend on
   // the others of their grain.
@@ -129,8 +130,11 @@ class Op {
   // op, or nothing. `consumer_input` is the position at which our output enters the consumer.
   virtual std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t consumer_input,
                                            std::span<const ValueType> inputs) const;
+  // As absorb, where the whole batch has so few samples that two nodes are better off as one; the results keep their
+  // bits (Form::kFew).
+  virtual std::shared_ptr<const Op> absorb_few(const Op& consumer, std::int64_t samples) const;
   // The same results, bit for bit, of the same inputs from a node that holds less at once and takes longer; what its
-  // other nodes were to prepare may become small. Nothing where there is no such form.
+  // other nodes were to prepare may become small (Form::kFrugal). Nothing where there is no such form.
   virtual std::shared_ptr<const Op> frugal() const { return nullptr; }
   // Of an update node with inputs (parameter, gradient, slots...) that works element by element; others have none.
   virtual std::shared_ptr<const ElementUpdate> element_update() const { return nullptr; }

@@ -65,7 +65,7 @@ struct Segment {
 struct Plan {
   std::int64_t batch = 0;
   int threads = 1;
-  bool frugal = false;  // nodes run in their frugal form (Graph::frugal)
+  Form form = Form::kUsual;  // of the graph that the plan is for
   std::vector<Segment> segments;
   std::vector<Instance> instances;
   std::vector<Buffer> buffers;
@@ -91,8 +91,8 @@ struct PlanOptions {
   // By value; empty: everything is kept. Only results of pure forward nodes that are no sums can be
   // anything else.
   std::vector<Saving> saving = {};
-  // Nodes run in their frugal form where they have one.
-  bool frugal = false;
+  // Nodes run in this form where they have it.
+  Form form = Form::kUsual;
   // Test hook: never share memory between an input and an output.
   bool allow_in_place = true;
   // Test hook: give every buffer memory of its own.

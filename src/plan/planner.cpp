@@ -203,12 +203,11 @@ void check(const PlanOptions& options) {
 
 Plan make_plan(const Graph& graph, const PlanOptions& options) {
   check(options);
-  if (options.frugal) {
+  if (const auto other = graph.in_form(options.form, options.batch)) {
     PlanOptions rest = options;
-    rest.frugal = false;
-    const std::optional<Graph> frugal = graph.frugal();
-    Plan plan = make_plan(frugal ? *frugal : graph, rest);
-    plan.frugal = frugal.has_value();
+    rest.form = Form::kUsual;
+    Plan plan = make_plan(*other, rest);
+    plan.form = options.form;
     return plan;
   }
   graph.check();

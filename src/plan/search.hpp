@@ -1,80 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-// The budget search: from the fastest plan down the ladder of memory rungs to the smallest.
+// The budget search: the fastest plan that fits, in whichever form of the graph it is.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "plan/blocks.hpp"
-#include "plan/plan.hpp"
+#include "plan/form_search.hpp"
 
 namespace surefit {
-
-struct SearchOptions {
-  std::int64_t batch = 1;
-  int threads = 1;
-  std::int64_t group = 0;   // forces a group for all of the net; 0: the search decides
-  bool allow_spill = true;  // a file is at hand
-};
-
-// A point of the search: what to do, and what it costs by the nominal machine.
-struct Choice {
-  PlanOptions options;
-  double seconds = 0;
-  std::size_t live_bytes = 0;  // the arena is at most a hundredth larger
-};
 
 class PlanSearch {
  public:
   PlanSearch(const Graph& graph, const SearchOptions& options);
 
   // The smallest of the fastest.
-  const Choice& fastest();
-  // The least memory without and with a file.
-  const Choice& smallest();
-  const Choice& floor();
-  // The fastest that fits into an arena of this many bytes, or nothing.
-  std::optional<Choice> within(std::size_t arena_bytes);
-  struct Found {
-    Choice choice;
-    Plan plan;
-  };
-  // The same, packed: gaps between buffers count too.
+  Choice fastest();
+  // The least memory of all.
+  Choice floor();
+  using Found = FormSearch::Found;
+  // The fastest that fits into an arena of this many bytes, packed, or nothing.
   std::optional<Found> plan_within(std::size_t arena_bytes);
   // Whether something fits that is quickly found; more may with the whole search.
   bool easily_within(std::size_t arena_bytes);
   // A packed and verified plan.
-  Plan finish(const Choice& choice) const;
+  Plan finish(const Choice& choice);
+
+  // The plans of one form; nothing where the graph does not have it.
+  FormSearch* form(Form form);
 
  private:
-  // The search among frugal plans, or nothing where the graph has no such form. It is turned to
-  // where fewer samples in flight and recomputation alone do not do.
-  PlanSearch* frugal();
-  Choice evaluate(PlanOptions options) const;
-  PlanOptions base() const;
-  void add_groups();
-  void make_chain();
-  void explore_chain(std::size_t target);
-  std::size_t add_tiling(const std::vector<int>& tiling);
-  void add_floor();
-  void drop(ValueId value, PlanOptions& options) const;
-  Choice refine(Choice choice, std::size_t target) const;
-  Choice spill(const Choice& from, std::size_t target) const;
-  Saving resting(ValueId value) const;
-  std::optional<Choice> best_within(std::size_t bytes) const;
+  Form smallest_form();
+
+  struct Entry {
+    Form form = Form::kUsual;
+    std::optional<Graph> graph;          // nothing: the caller's
+    std::unique_ptr<FormSearch> search;  // made when it is asked for
+  };
 
   const Graph& graph_;
   SearchOptions options_;
-  std::vector<OpTraits> traits_;
-  std::vector<bool> waits_;  // by value: crosses the turn and can be restored
-  std::vector<bool> kept_;   // by value: the step's results
-  bool halves_ = false;      // there are values that lose nothing in 16 bits
-  std::optional<BlockChain> chain_;
-  std::vector<Choice> choices_;  // exact, without a file
-  std::optional<Choice> fastest_, smallest_, floor_;
-  std::optional<Graph> frugal_graph_;
-  std::unique_ptr<PlanSearch> frugal_;
+  std::vector<Entry> forms_;  // that the graph has; searches point into it
 };
 
 }  // namespace surefit

@@ -316,8 +316,8 @@ class Verifier {
 }  // namespace
 
 void verify(const Graph& graph, const Plan& plan) {
-  const std::optional<Graph> frugal = plan.frugal ? graph.frugal() : std::nullopt;
-  Verifier(frugal ? *frugal : graph, plan).run();
+  const std::optional<Graph> other = graph.in_form(plan.form, plan.batch);
+  Verifier(other ? *other : graph, plan).run();
 }
 
 }  // namespace surefit

@@ -115,8 +115,8 @@ std::int64_t smallest_group(const Plan& plan) {
 }
 
 // What the frugal form of the graph no longer holds of its largest value.
-std::uint64_t sliced_bytes(const Graph& graph) {
-  const std::optional<Graph> frugal = graph.frugal();
+std::uint64_t sliced_bytes(const Graph& graph, std::int64_t batch) {
+  const std::optional<Graph> frugal = graph.in_form(Form::kFrugal, batch);
   std::uint64_t most = 0;
   for (const Value& value : graph.values()) {
     const std::uint64_t before = value.type.stored_bytes(),
@@ -147,8 +147,9 @@ std::vector<Rung> rungs_of(const Graph& graph, const Plan& plan, const Plan& fas
         {fmt::format("fewer samples in flight: {} of {}", smallest_group(plan), plan.batch),
          fastest.arena_bytes - std::min(fastest.arena_bytes, plan.arena_bytes)});
   }
-  if (plan.frugal)
-    rungs.push_back({"weights of convolutions transformed slice by slice", sliced_bytes(graph)});
+  if (plan.form == Form::kFrugal)
+    rungs.push_back({"weights of convolutions transformed slice by slice",
+                     sliced_bytes(graph, plan.batch)});
   if (recomputed > 0) rungs.push_back({"recompute in the backward pass", recomputed});
   if (spilled > 0) rungs.push_back({"spill to a file", spilled});
   if (halved > 0) rungs.push_back({"16-bit storage of activations", halved / 2});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The budget search against brute force and against its own promises.
-#include "plan/search.hpp"
+#include "plan/form_search.hpp"
 
 #include <functional>
 #include <random>
@@ -155,7 +155,7 @@ TEST(Search, ComesCloseToBruteForceOnSmallChains) {
         droppable.push_back(value.id);
       }
     }
-    PlanSearch search(graph, {.batch = 8, .threads = 1, .allow_spill = false});
+    FormSearch search(graph, {.batch = 8, .threads = 1, .allow_spill = false});
     const std::size_t full = search.fastest().live_bytes, least = search.smallest().live_bytes;
     const std::size_t budget = least + (full - least) / (2 + random() % 3);
     double best = std::numeric_limits<double>::infinity();
@@ -172,7 +172,7 @@ TEST(Search, ComesCloseToBruteForceOnSmallChains) {
       if (plan.max_live_bytes <= budget)
         best = std::min(best, estimate_seconds(graph, traits, plan));
     }
-    const auto found = search.within(budget);
+    const auto found = search.within(budget, true);
     ASSERT_TRUE(found) << round;
     EXPECT_LE(found->live_bytes, budget);
     EXPECT_LE(static_cast<double>(least), 1.2 * static_cast<double>(smallest)) << round;
@@ -190,17 +190,17 @@ TEST(Search, FitsTheBudgetOrSaysNo) {
   std::mt19937 random(12);
   for (int round = 0; round < 30; ++round) {
     const Graph graph = coupled_chain(12, random);
-    PlanSearch search(graph, {.batch = 16, .threads = 2});
+    FormSearch search(graph, {.batch = 16, .threads = 2});
     const std::size_t full = search.fastest().live_bytes, least = search.floor().live_bytes;
     ASSERT_LT(least, full * 3 / 4);
     double slowest = 0;
     for (const double share : {1.0, 0.7, 0.5, 0.3, 0.0}) {
       const auto budget =
           least + static_cast<std::size_t>(share * static_cast<double>(full - least));
-      const auto choice = search.within(budget);
+      const auto choice = search.within(budget, true);
       ASSERT_TRUE(choice);
       EXPECT_LE(choice->live_bytes, budget);
-      const auto found = search.plan_within(budget);
+      const auto found = search.plan_within(budget, true);
       ASSERT_TRUE(found || share == 0);
       if (found) {
         EXPECT_LE(found->plan.arena_bytes, budget);
@@ -208,7 +208,7 @@ TEST(Search, FitsTheBudgetOrSaysNo) {
       slowest = std::max(slowest, choice->seconds);
     }
     EXPECT_GT(slowest, search.fastest().seconds);
-    EXPECT_FALSE(search.within(least - 1));
+    EXPECT_FALSE(search.within(least - 1, true));
   }
 }
 

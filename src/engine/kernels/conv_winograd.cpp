@@ -1,92 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/conv_winograd.hpp"
 
-#include <cstring>
-
 #include "engine/kernels/table.hpp"
 #include "engine/kernels/vec16.hpp"
 #include "engine/kernels/winograd_ahead.hpp"
-#include "engine/kernels/winograd_transforms.hpp"
+#include "engine/kernels/winograd_kernels.hpp"
+#include "engine/kernels/winograd_tiles.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
 
 namespace {
 
-// The 3x3 kernels from eight input channels to eight output channels of the pass, [3][3][8 in][8
-// out].
-void load_kernels(const WinogradWeights& a, int in_block, int out_block, float* kernels) {
-  const int icb = channel_blocks(a.shape.ic);
-  if (a.direction == WinogradDirection::kForward) {
-    const float* w = a.weights + (std::ptrdiff_t(out_block) * icb + in_block) * 9 * 64;
-    std::memcpy(kernels, w, sizeof(float) * 9 * 64);
-    return;
-  }
-  const float* w = a.weights + (std::ptrdiff_t(in_block) * icb + out_block) * 9 * 64;
-  for (int k = 0; k < 9; ++k) {
-    for (int i = 0; i < 8; ++i) {
-      for (int o = 0; o < 8; ++o) kernels[k * 64 + o * 8 + i] = w[(8 - k) * 64 + i * 8 + o];
-    }
-  }
-}
-
 void transform_weights(const WinogradWeights& a, int group) {
   const WinogradPlane p = winograd_plane(a.shape, a.direction);
   const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
   float* u = a.u + (group - a.group_begin) * 36 * element;
-  // Both halves of a group, one after the other: they share cache lines.
-  for (int in_block = 0; in_block < p.ci8 / 8; ++in_block) {
-    for (int half = 0; half < 2; ++half) {
-      const int out_block = group * 2 + half;
-      float* const block = u + std::ptrdiff_t(in_block) * 8 * 16 + half * 8;
-      if (out_block * 8 >= p.co8) {
-        for (int e = 0; e < 36; ++e) {
-          for (int i = 0; i < 8; ++i) store(block + e * element + i * 16, V8{});
-        }
-        continue;
-      }
-      float kernels[9 * 64];
-      load_kernels(a, in_block, out_block, kernels);
-      for (int i = 0; i < 8; ++i) {
-        const float* g = kernels + i * 8;
-        V8 columns[3][6];
-        for (int c = 0; c < 3; ++c) {
-          weights_all(load(g + c * 64), load(g + (3 + c) * 64), load(g + (6 + c) * 64), columns[c]);
-        }
-        for (int r = 0; r < 6; ++r) {
-          V8 row[6];
-          weights_all(columns[0][r], columns[1][r], columns[2][r], row);
-          for (int c = 0; c < 6; ++c) store(block + (r * 6 + c) * element + i * 16, row[c]);
-        }
-      }
-    }
-  }
-}
-
-// Enumerates the tiles [begin, end) of each sample, sample by sample.
-struct Tiles {
-  int sample_begin, begin, per_sample, tiles_w;
-
-  SUREFIT_INLINE WinogradTile at(int index) const {
-    const int tile = begin + index % per_sample;
-    return {sample_begin + index / per_sample, tile / tiles_w * 4, tile % tiles_w * 4};
-  }
-};
-
-template <class Window>
-SUREFIT_INLINE void transform_window(const Window& window, float* out, std::ptrdiff_t element) {
-  V8 columns[6][6];
-  for (int j = 0; j < 6; ++j) {
-    const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
-                     window.at(3, j), window.at(4, j), window.at(5, j)};
-    V8 column[6];
-    input_all(d, column);
-    unroll<6>([&](auto i) SUREFIT_LAMBDA { columns[i][j] = column[i]; });
-  }
-  for (int i = 0; i < 6; ++i) {
-    V8 row[6];
-    input_all(columns[i], row);
-    unroll<6>([&](auto j) SUREFIT_LAMBDA { store(out + (i * 6 + j) * element, row[j]); });
-  }
+  float turned[9 * 64];
+  const KernelBlocks kernels{a.shape, a.direction, a.weights};
+  for (int in_block = 0; in_block < p.ci8 / 8; ++in_block, u += 8 * 16)
+    transform_kernels(kernels, p, group, in_block, turned, u, element);
 }
 
 // Channels outside, tiles inside: neighbouring tiles of one plane share their cache lines. Two
@@ -137,34 +69,6 @@ void product(const float* v, int pitch, int rows, const float* u, int k, const f
       product_tile<r.value>(v + std::ptrdiff_t(begin) * pitch, pitch, u, k,
                             m + std::ptrdiff_t(begin) * 16);
     });
-  }
-}
-
-void transform_output(const WinogradPlane& p, const WinogradPass& a, int out_block,
-                      const WinogradTile* tiles, int count, const float* m,
-                      std::ptrdiff_t element) {
-  const V8 bias = a.bias != nullptr ? load(a.bias + out_block * 8) : V8{};
-  for (int t = 0; t < count; ++t) {
-    const WinogradTile& tile = tiles[t];
-    V8 columns[4][6];
-    for (int j = 0; j < 6; ++j) {
-      const float* at = m + j * element + std::ptrdiff_t(t) * 16;
-      V8 d[6], out[4];
-      unroll<6>([&](auto i) SUREFIT_LAMBDA { d[i] = load(at + i * 6 * element); });
-      output_all(d, out);
-      unroll<4>([&](auto i) SUREFIT_LAMBDA { columns[i][j] = out[i]; });
-    }
-    float* y = a.dst + tile.sample * a.dst_stride +
-               ((std::ptrdiff_t(out_block) * p.out_h + tile.row) * p.out_w + tile.column) * 8;
-    const int rows = at_most(p.out_h - tile.row, 4), width = at_most(p.out_w - tile.column, 4);
-    for (int i = 0; i < rows; ++i, y += std::ptrdiff_t(p.out_w) * 8) {
-      V8 out[4];
-      output_all(columns[i], out);
-      unroll<4>([&](auto j) SUREFIT_LAMBDA {
-        const V8 value = out[j] + bias;
-        if (j < width) store(y + j * 8, a.relu ? relu(value) : value);
-      });
-    }
   }
 }
 
@@ -225,11 +129,13 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
 }  // namespace
 
 void fill_winograd_gradient(KernelTable& table);
+void fill_winograd_few(KernelTable& table);
 
 void fill_winograd(KernelTable& table) {
   table.winograd.transform_weights = transform_weights;
   table.winograd.pass = pass;
   fill_winograd_gradient(table);
+  fill_winograd_few(table);
 }
 
 }  // namespace surefit::kernels::SUREFIT_ISA

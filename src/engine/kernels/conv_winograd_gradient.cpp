@@ -233,20 +233,9 @@ void weights_gradient(const WinogradWeightsGradient& a, int group) {
       const int out_block = group * 2 + half;
       if (out_block * 8 >= p.co8) break;
       const float* du = a.du + group * 36 * element + std::ptrdiff_t(i) * 16 + half * 8;
-      V8 columns[3][6];
-      for (int c = 0; c < 6; ++c) {
-        V8 u[6], out[3];
-        unroll<6>([&](auto r) SUREFIT_LAMBDA { u[r] = load(du + (r * 6 + c) * element); });
-        weights_gradient_all(u, out);
-        unroll<3>([&](auto r) SUREFIT_LAMBDA { columns[r][c] = out[r]; });
-      }
       float* dw =
           a.diff_weights + (std::ptrdiff_t(out_block) * (p.ci8 / 8) + i / 8) * 9 * 64 + i % 8 * 8;
-      for (int r = 0; r < 3; ++r) {
-        V8 out[3];
-        weights_gradient_all(columns[r], out);
-        unroll<3>([&](auto c) SUREFIT_LAMBDA { store(dw + (r * 3 + c) * 64, out[c]); });
-      }
+      transform_kernel_gradient(du, element, dw, 64);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "engine/kernels/conv_first.hpp"
 #include "engine/kernels/conv_first_pool.hpp"
 #include "engine/kernels/conv_winograd.hpp"
+#include "engine/kernels/conv_winograd_few.hpp"
 #include "engine/kernels/convert.hpp"
 #include "engine/kernels/dense.hpp"
 #include "engine/kernels/elementwise.hpp"
@@ -26,7 +27,7 @@ namespace surefit::kernels {
 
 // Raised whenever a kernel adds in another order than before: a run that was begun by an older
 // build would end in other bits, and must not go on unnoticed.
-inline constexpr int kSumOrders = 4;
+inline constexpr int kSumOrders = 5;
 
 struct KernelTable {
   const char* isa = nullptr;
@@ -40,6 +41,7 @@ struct KernelTable {
   BatchNormKernels batch_norm;
   OptimizerKernels optimizers;
   WinogradKernels winograd;
+  WinogradFewKernels winograd_few;
   DirectKernels direct;
   DepthwiseKernels depthwise;
   BiasKernels conv_bias;

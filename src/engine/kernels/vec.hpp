@@ -45,6 +45,20 @@ SUREFIT_INLINE V8 min(V8 a, V8 b) {
   return a < b ? a : b;
 }
 
+// a * b + c, rounded once where the instruction set can. Which of two products that are added is
+// rounded by itself must not be left to the compiler: it chooses anew wherever a function is
+// inlined.
+SUREFIT_INLINE V8 fused(V8 a, V8 b, V8 c) {
+#ifdef __FMA__
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+SUREFIT_INLINE V8 fused(float a, V8 b, V8 c) {
+  return fused(splat(a), b, c);
+}
+
 // x <= 0 becomes +0 and NaN stays NaN: a diverged run must not look healthy after the next
 // activation, and pooling before or after gives the same bits.
 SUREFIT_INLINE V8 relu(V8 x) {

@@ -3,14 +3,9 @@
 #pragma once
 
 #include "engine/kernels/ahead.hpp"
-#include "engine/kernels/conv_winograd.hpp"
+#include "engine/kernels/winograd_tiles.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
-
-// A tile's sample and upper left output pixel.
-struct WinogradTile {
-  int sample, row, column;
-};
 
 SUREFIT_INLINE WinogradTile tile_behind(const WinogradTile& tile, int tiles_w, int tiles) {
   const int next = tile.row / 4 * tiles_w + tile.column / 4 + 1;

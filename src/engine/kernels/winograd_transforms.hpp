@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one-dimensional transforms of F(4, 3) with interpolation points 0, 1, -1, 2, -2 and infinity,
 // eight channels at a time. B^T turns six inputs into six, A^T six products into four outputs, G
-// three weights into six.
+// three weights into six. Products by powers of two are exact; all others that are added to
+// something say so (fused), because the same numbers are transformed in several places and must
+// have the same bits in all of them.
 #pragma once
 
 #include "engine/kernels/unroll.hpp"
@@ -13,8 +15,8 @@ namespace surefit::kernels::SUREFIT_ISA {
 template <int Pair>
 SUREFIT_INLINE void input_pair(const V8 (&d)[6], V8& a, V8& b) {
   if constexpr (Pair == 0) {
-    a = 4.0F * d[0] + (d[4] - 5.0F * d[2]);
-    b = 4.0F * d[1] + (d[5] - 5.0F * d[3]);
+    a = 4.0F * d[0] + fused(-5.0F, d[2], d[4]);
+    b = 4.0F * d[1] + fused(-5.0F, d[3], d[5]);
   } else {
     const V8 even = Pair == 1 ? d[4] - 4.0F * d[2] : d[4] - d[2];
     const V8 odd = Pair == 1 ? d[3] - 4.0F * d[1] : 2.0F * (d[3] - d[1]);
@@ -66,12 +68,12 @@ SUREFIT_INLINE void output_all(const V8 (&m)[6], V8 (&out)[4]) {
 
 SUREFIT_INLINE void weights_all(V8 a, V8 b, V8 c, V8 (&out)[6]) {
   const V8 s = a + c;
-  const V8 q = (1.0F / 24.0F) * a + (1.0F / 6.0F) * c;
+  const V8 q = fused(1.0F / 24.0F, a, (1.0F / 6.0F) * c);
   out[0] = 0.25F * a;
   out[1] = (-1.0F / 6.0F) * (s + b);
   out[2] = (-1.0F / 6.0F) * (s - b);
-  out[3] = q + (1.0F / 12.0F) * b;
-  out[4] = q - (1.0F / 12.0F) * b;
+  out[3] = fused(1.0F / 12.0F, b, q);
+  out[4] = fused(-1.0F / 12.0F, b, q);
   out[5] = c;
 }
 
@@ -79,9 +81,42 @@ SUREFIT_INLINE void weights_all(V8 a, V8 b, V8 c, V8 (&out)[6]) {
 SUREFIT_INLINE void weights_gradient_all(const V8 (&u)[6], V8 (&out)[3]) {
   const V8 s12 = u[1] + u[2], d12 = u[1] - u[2];
   const V8 s34 = u[3] + u[4], d34 = u[3] - u[4];
-  out[0] = 0.25F * u[0] + ((1.0F / 24.0F) * s34 - (1.0F / 6.0F) * s12);
-  out[1] = (1.0F / 12.0F) * d34 - (1.0F / 6.0F) * d12;
-  out[2] = u[5] + (1.0F / 6.0F) * (s34 - s12);
+  out[0] = 0.25F * u[0] + fused(1.0F / 24.0F, s34, (-1.0F / 6.0F) * s12);
+  out[1] = fused(1.0F / 12.0F, d34, (-1.0F / 6.0F) * d12);
+  out[2] = fused(1.0F / 6.0F, s34 - s12, u[5]);
+}
+
+// The 3x3 kernels of eight output channels, `tap` floats from one tap to the next, to 6x6,
+// `element` floats from one element to the next.
+SUREFIT_INLINE void transform_kernel(const float* kernel, std::ptrdiff_t tap, float* u,
+                                     std::ptrdiff_t element) {
+  V8 columns[3][6];
+  for (int c = 0; c < 3; ++c) {
+    weights_all(load(kernel + c * tap), load(kernel + (3 + c) * tap), load(kernel + (6 + c) * tap),
+                columns[c]);
+  }
+  for (int r = 0; r < 6; ++r) {
+    V8 row[6];
+    weights_all(columns[0][r], columns[1][r], columns[2][r], row);
+    for (int c = 0; c < 6; ++c) store(u + (r * 6 + c) * element, row[c]);
+  }
+}
+
+// And their gradient back.
+SUREFIT_INLINE void transform_kernel_gradient(const float* du, std::ptrdiff_t element,
+                                              float* gradient, std::ptrdiff_t tap) {
+  V8 columns[3][6];
+  for (int c = 0; c < 6; ++c) {
+    V8 u[6], out[3];
+    unroll<6>([&](auto r) SUREFIT_LAMBDA { u[r] = load(du + (r * 6 + c) * element); });
+    weights_gradient_all(u, out);
+    unroll<3>([&](auto r) SUREFIT_LAMBDA { columns[r][c] = out[r]; });
+  }
+  for (int r = 0; r < 3; ++r) {
+    V8 out[3];
+    weights_gradient_all(columns[r], out);
+    unroll<3>([&](auto c) SUREFIT_LAMBDA { store(gradient + (r * 3 + c) * tap, out[c]); });
+  }
 }
 
 // A window of pixels of one channel block that lies within the picture.

@@ -123,7 +123,7 @@ bool is_winograd(ConvAlgorithm algorithm) {
 }
 
 // Inputs: gradient of the output, prepared weights; of Winograd's also the kernel.
-class BackwardDataOp final : public Op {
+class BackwardDataOp final : public Op, public WinogradReader {
  public:
   BackwardDataOp(const ConvShape& shape, ConvAlgorithm algorithm, ValueType input)
       : shape_(shape), algorithm_(algorithm), input_(std::move(input)) {
@@ -163,6 +163,9 @@ class BackwardDataOp final : public Op {
     if (algorithm_ != ConvAlgorithm::kWinograd) return nullptr;
     return std::make_shared<BackwardDataOp>(shape_, ConvAlgorithm::kSliced, input_);
   }
+  Pass winograd_pass() const override {
+    return {kind(), shape_, WinogradDirection::kBackwardData, false, false, input_};
+  }
 
  private:
   OneDnnConvolution::Options options(int threads) const {
@@ -174,7 +177,7 @@ class BackwardDataOp final : public Op {
   std::size_t scratchpad_ = 0;
 };
 
-class BlockedConvOp final : public ConvOp {
+class BlockedConvOp final : public ConvOp, public WinogradReader {
  public:
   BlockedConvOp(const ConvShape& shape, ConvAlgorithm algorithm, bool bias, bool relu)
       : shape_(shape), algorithm_(algorithm), bias_(bias), relu_(relu) {
@@ -229,6 +232,9 @@ class BlockedConvOp final : public ConvOp {
   std::shared_ptr<const Op> frugal() const override {
     if (algorithm_ != ConvAlgorithm::kWinograd) return nullptr;
     return std::make_shared<BlockedConvOp>(shape_, ConvAlgorithm::kSliced, bias_, relu_);
+  }
+  Pass winograd_pass() const override {
+    return {kind(), shape_, WinogradDirection::kForward, bias_, relu_, infer({})[0]};
   }
 
   // Winograd's tiles are made for paddings of its own.

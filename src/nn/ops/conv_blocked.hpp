@@ -12,6 +12,26 @@ std::shared_ptr<const Op> make_winograd_weights_op(const kernels::ConvShape& sha
                                                    kernels::WinogradDirection direction);
 std::size_t winograd_count(const kernels::ConvShape& shape, kernels::WinogradDirection direction);
 
+// A node that reads transformed weights, and could as well read the kernel.
+class WinogradReader {
+ public:
+  struct Pass {
+    std::string_view kind;
+    kernels::ConvShape shape;
+    kernels::WinogradDirection direction = kernels::WinogradDirection::kForward;
+    bool bias = false, relu = false;
+    ValueType output;
+  };
+  virtual ~WinogradReader() = default;
+  virtual Pass winograd_pass() const = 0;
+};
+// (kernel, picture or gradient, [bias]) -> what the pass gives, for batches of this many samples;
+// null where they have many tiles.
+std::shared_ptr<const Op> make_few_pass_op(const WinogradReader::Pass& pass, std::int64_t samples);
+// (picture, gradient of the output) -> gradient of the kernel; takes the update in. The same.
+std::shared_ptr<const Op> make_few_gradient_op(const kernels::ConvShape& shape,
+                                               std::int64_t samples);
+
 // Kernel -> what make_conv_backward_data_op reads as weights; null where that is the kernel itself.
 std::shared_ptr<const Op> make_backward_weights_form_op(const kernels::ConvShape& shape,
                                                         ConvAlgorithm algorithm);

@@ -87,6 +87,10 @@ class WinogradWeightsOp final : public WeightsOp {
   std::shared_ptr<const Op> frugal() const override {
     return std::make_shared<NoWeightsOp>(shape_);
   }
+  std::shared_ptr<const Op> absorb_few(const Op& consumer, std::int64_t samples) const override {
+    const auto* reader = dynamic_cast<const WinogradReader*>(&consumer);
+    return reader == nullptr ? nullptr : make_few_pass_op(reader->winograd_pass(), samples);
+  }
 
  private:
   WinogradDirection direction_;
@@ -279,6 +283,10 @@ class BackwardWeightsOp final : public Op {
                                                     : kernels::table().direct.backward_weights;
                          run(args, samples(task), task.block, scratch_of(task));
                        });
+  }
+  std::shared_ptr<const Op> absorb_few(const Op& consumer, std::int64_t samples) const override {
+    const bool winograd = dynamic_cast<const WinogradGradientOp*>(&consumer) != nullptr;
+    return winograd ? make_few_gradient_op(shape_, samples) : nullptr;
   }
 
  private:

@@ -87,6 +87,67 @@ struct WinogradRun {
     });
     return dw;
   }
+
+  // step: samples per call, both of the transform and of the pass. Room for more samples than there
+  // are, as in the last batch of an epoch.
+  Floats few_pass(WinogradDirection d, int step, int parts, bool reverse, bool relu = false) {
+    const ConvShape& s = p.shape;
+    const bool back = d == WinogradDirection::kBackwardData;
+    const Floats& in = back ? dy : x;
+    Floats out = poisoned(back ? x.size() : dy.size());
+    const int room = p.n + 1, tiles = winograd_plane(s, d).tiles * room;
+    Floats v = poisoned(winograd_few_v_floats(s, d, room));
+    const std::ptrdiff_t stride = std::ptrdiff_t(in.size()) / p.n;
+    const WinogradFewPicture picture{s, d, tiles, in.data(), stride, v.data()};
+    Floats scratch = poisoned(winograd_few_pass_scratch_bytes(s, d, room) / sizeof(float));
+    WinogradFewPass args{.tiles = tiles, .v = v.data(), .weights = w.data()};
+    args.pass.shape = s;
+    args.pass.direction = d;
+    args.pass.bias = back ? nullptr : b.data();
+    args.pass.dst = out.data();
+    args.pass.dst_stride = std::ptrdiff_t(out.size()) / p.n;
+    args.pass.relu = relu;
+    for (int n = 0; n < p.n; n += step) {
+      const Samples samples{n, std::min(n + step, p.n)};
+      for_blocks(parts, reverse, [&](int part) {
+        table.winograd_few.transform_input(picture, samples, part, parts);
+      });
+      for_blocks(winograd_groups(s, d), reverse, [&](int group) {
+        table.winograd_few.pass(args, samples, group, scratch.data());
+      });
+    }
+    return out;
+  }
+
+  // depth: blocks of input channels per call.
+  Floats few_weights(int depth, int parts) {
+    const ConvShape& s = p.shape;
+    const auto d = WinogradDirection::kForward;
+    const int per_sample = winograd_plane(s, d).tiles, room = p.n + 1, tiles = per_sample * room;
+    Floats v = poisoned(winograd_few_v_floats(s, d, room));
+    Floats m = poisoned(winograd_few_m_floats(s, room));
+    const auto stride = [&](const Floats& all) { return std::ptrdiff_t(all.size()) / p.n; };
+    for (int part = 0; part < parts; ++part) {
+      table.winograd_few.transform_input({s, d, tiles, x.data(), stride(x), v.data()}, {0, p.n},
+                                         part, parts);
+      table.winograd_few.transform_gradient({s, d, tiles, dy.data(), stride(dy), m.data()},
+                                            {0, p.n}, part, parts);
+    }
+    Floats scratch = poisoned(winograd_few_gradient_scratch_bytes() / sizeof(float));
+    Floats dw = poisoned(w.size());
+    const int in_blocks = channel_blocks(s.ic), out_blocks = channel_blocks(s.oc);
+    for (int group = 0; group < winograd_groups(s, d); ++group) {
+      for (int begin = 0; begin < in_blocks; begin += depth) {
+        WinogradFewGradient args{s, tiles, per_sample * p.n, v.data(), m.data()};
+        for (int half = 0; half < 2 && group * 2 + half < out_blocks; ++half)
+          args.diff_weights[half] =
+              dw.data() + std::ptrdiff_t((group * 2 + half) * in_blocks + begin) * 9 * 64;
+        table.winograd_few.backward_weights(args, group, begin, std::min(begin + depth, in_blocks),
+                                            scratch.data());
+      }
+    }
+    return dw;
+  }
 };
 
 TEST(Winograd, MatchesReference) {
@@ -131,6 +192,30 @@ TEST(Winograd, SameBitsForAnySplitAndSlice) {
   }
 }
 
+TEST(Winograd, SameBitsWithFewTiles) {
+  for (const KernelTable* table : tables()) {
+    for (const ConvShape& s : shapes()) {
+      if (!winograd_few_applies(s)) continue;
+      for (const int samples : {1, 3, 11}) {
+        const Problem p = make_problem(s, samples);
+        SCOPED_TRACE(std::string(table->isa) + " " + p.name());
+        WinogradRun run{*table, p};
+        for (const WinogradDirection d :
+             {WinogradDirection::kForward, WinogradDirection::kBackwardData}) {
+          const Floats out = run.pass(d, samples, 99, false);
+          expect_same_bits(run.few_pass(d, samples, 1, false), out, "all at once");
+          expect_same_bits(run.few_pass(d, 2, 3, true), out, "two samples, three parts");
+        }
+        expect_same_bits(run.few_pass(WinogradDirection::kForward, samples, 5, false, true),
+                         run.pass(WinogradDirection::kForward, samples, 99, false, true), "relu");
+        const Floats dw = run.weights(samples, false);
+        expect_same_bits(run.few_weights(1, 3), dw, "dw, a block at a time");
+        expect_same_bits(run.few_weights(4, 1), dw, "dw, four blocks at a time");
+      }
+    }
+  }
+}
+
 TEST(Winograd, Avx512GivesTheBitsOfAvx2) {
   const KernelTable* wide = table_for("avx512");
   if (wide == nullptr) GTEST_SKIP() << "no AVX-512 here";
@@ -142,6 +227,7 @@ TEST(Winograd, Avx512GivesTheBitsOfAvx2) {
     for (const WinogradDirection d :
          {WinogradDirection::kForward, WinogradDirection::kBackwardData}) {
       expect_same_bits(other.pass(d, 4, 99, false), run.pass(d, 4, 99, false), "pass");
+      expect_same_bits(other.few_pass(d, 4, 1, false), run.few_pass(d, 4, 1, false), "few");
     }
     expect_same_bits(other.weights(4, false), run.weights(4, false), "dw");
   }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a convolution's weights to the transformed ones, block by block.
+#pragma once
+
+#include "engine/kernels/vec_math.hpp"
+#include "engine/kernels/winograd_transforms.hpp"
+
+namespace surefit::kernels::SUREFIT_ISA {
+
+struct KernelBlocks {
+  const ConvShape& shape;
+  WinogradDirection direction;
+  const float* weights;
+
+  // The 3x3 kernels from eight input channels to eight output channels of the pass, [3][3][8 in][8
+  // out]. Backward-data's are the weights' own turned over, in `turned`.
+  SUREFIT_INLINE const float* of(int in_block, int out_block, float* turned) const {
+    const int icb = channel_blocks(shape.ic);
+    if (direction == WinogradDirection::kForward) {
+      const float* w = weights + (std::ptrdiff_t(out_block) * icb + in_block) * 9 * 64;
+      std::memcpy(turned, w, sizeof(float) * 9 * 64);
+      return turned;
+    }
+    const float* w = weights + (std::ptrdiff_t(in_block) * icb + out_block) * 9 * 64;
+    for (int k = 0; k < 9; ++k) {
+      V8 rows[8];
+      unroll<8>([&](auto i) SUREFIT_LAMBDA { rows[i] = load(w + (8 - k) * 64 + i * 8); });
+      transpose(rows);
+      unroll<8>([&](auto i) SUREFIT_LAMBDA { store(turned + k * 64 + i * 8, rows[i]); });
+    }
+    return turned;
+  }
+};
+
+// From eight input channels to the sixteen output channels of a group: [36][8][16], `element`
+// floats from one element to the next. Both halves one after the other: they share cache lines.
+SUREFIT_INLINE void transform_kernels(const KernelBlocks& blocks, const WinogradPlane& p, int group,
+                                      int in_block, float* turned, float* u,
+                                      std::ptrdiff_t element) {
+  for (int half = 0; half < 2; ++half, u += 8) {
+    const int out_block = group * 2 + half;
+    if (out_block * 8 >= p.co8) {
+      for (int e = 0; e < 36; ++e) {
+        for (int i = 0; i < 8; ++i) store(u + e * element + i * 16, V8{});
+      }
+      return;
+    }
+    const float* kernels = blocks.of(in_block, out_block, turned);
+    for (int i = 0; i < 8; ++i) transform_kernel(kernels + i * 8, 64, u + i * 16, element);
+  }
+}
+
+}  // namespace surefit::kernels::SUREFIT_ISA

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// Winograd's convolutions of batches with few tiles: weights are transformed where they are used,
+// gradients brought back and applied where they arise (engine/kernels/conv_winograd_few.hpp).
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "engine/kernels/table.hpp"
+#include "nn/ops/conv_blocked.hpp"
+#include "nn/ops/conv_task.hpp"
+
+namespace surefit {
+namespace {
+
+using kernels::ConvShape;
+using kernels::WinogradDirection;
+
+std::size_t bytes_of(std::size_t floats) {
+  return floats * sizeof(float);
+}
+int tiles_of(const ConvShape& s, WinogradDirection direction, std::int64_t samples) {
+  return kernels::winograd_plane(s, direction).tiles * static_cast<int>(samples);
+}
+
+// Tiles of the batch from which on it is better to write the transformed weights down once: the
+// transformed pictures are read again for every group of output channels. One core, T tiles, both
+// steps together, usual and few: 512 channels, T = 128: 33 and 27 ms forward, 34 and 27 ms weight
+// gradient; 256 channels, T = 64: 4.1 and 3.9, 4.9 and 3.7; T = 128: 7.7 and 8.6, 9.5 and 8.4.
+bool few_tiles(const ConvShape& s, WinogradDirection direction, std::int64_t samples) {
+  return kernels::winograd_few_applies(s) && samples < 1024 &&
+         tiles_of(s, direction, samples) * 8 <=
+             kernels::round_up(s.ic, 8) + kernels::round_up(s.oc, 8);
+}
+
+// Inputs: kernel, picture or gradient, the bias where there is one.
+class FewPassOp final : public Op {
+ public:
+  FewPassOp(const WinogradReader::Pass& pass, std::int64_t samples)
+      : pass_(pass), samples_(static_cast<int>(samples)) {}
+  std::string_view kind() const override { return pass_.kind; }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override { return {pass_.output}; }
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    const ConvShape& s = pass_.shape;
+    OpTraits traits;
+    traits.flops_per_sample = conv_flops(s) / 3;
+    traits.flops_per_step = static_cast<double>(winograd_count(s, pass_.direction)) * 4;
+    traits.phases = 2;
+    traits.blocks = kernels::winograd_groups(s, pass_.direction);
+    traits.samples_per_task = samples_;
+    traits.shared_scratch_bytes =
+        bytes_of(kernels::winograd_few_v_floats(s, pass_.direction, samples_));
+    traits.thread_scratch_bytes =
+        kernels::winograd_few_pass_scratch_bytes(s, pass_.direction, samples_);
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
+    const int tiles = tiles_of(pass_.shape, pass_.direction, samples_);
+    const int per_sample = kernels::winograd_plane(pass_.shape, pass_.direction).tiles;
+    return make_kernel(
+        "own winograd, few tiles",
+        [own = pass_, tiles, per_sample,
+         blocks = kernels::winograd_groups(pass_.shape, pass_.direction)](const Task& task) {
+          // Samples have their places, whoever takes them.
+          float* v = reinterpret_cast<float*>(task.shared_scratch) + task.begin * per_sample * 8;
+          if (task.phase == 0) {
+            const kernels::WinogradFewPicture args{own.shape,
+                                                   own.direction,
+                                                   tiles,
+                                                   task.inputs[1].at(task.begin),
+                                                   float_stride(task.inputs[1]),
+                                                   v};
+            return kernels::table().winograd_few.transform_input(args, samples(task), task.block,
+                                                                 blocks);
+          }
+          kernels::WinogradFewPass args{.tiles = tiles, .v = v, .weights = task.inputs[0].at()};
+          args.pass.shape = own.shape;
+          args.pass.direction = own.direction;
+          args.pass.bias = own.bias ? task.inputs[2].at() : nullptr;
+          args.pass.dst = task.outputs[0].at(task.begin);
+          args.pass.dst_stride = float_stride(task.outputs[0]);
+          args.pass.relu = own.relu;
+          kernels::table().winograd_few.pass(args, samples(task), task.block, scratch_of(task));
+        });
+  }
+
+ private:
+  WinogradReader::Pass pass_;
+  int samples_;
+};
+
+// Inputs: picture, gradient of the output; with an update the kernel and its slots, otherwise the
+// output is the kernel's gradient.
+class FewGradientOp final : public Op {
+ public:
+  FewGradientOp(const ConvShape& shape, std::int64_t samples,
+                std::shared_ptr<const ElementUpdate> update, std::size_t state)
+      : shape_(shape), samples_(static_cast<int>(samples)), update_(std::move(update)) {
+    for (std::size_t i = 0; i < state; ++i) positions_.push_back(static_cast<int>(i) + 2);
+  }
+  std::string_view kind() const override {
+    return update_ ? "conv2d_update" : "conv2d_backward_weights";
+  }
+  std::vector<ValueType> infer(std::span<const ValueType>) const override {
+    if (update_) return {};
+    return {float_vector(conv_weights_count(shape_, ConvAlgorithm::kWinograd))};
+  }
+  std::vector<int> mutated_inputs() const override { return positions_; }
+  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
+    OpTraits traits;
+    traits.role = BatchRole::kReduction;
+    traits.sample_grain = samples_;
+    traits.phases = 2;
+    traits.blocks = kernels::winograd_groups(shape_, WinogradDirection::kForward);
+    traits.flops_per_sample = conv_flops(shape_) / 3;
+    traits.flops_per_step =
+        static_cast<double>(winograd_count(shape_, WinogradDirection::kForward)) * 4;
+    traits.shared_scratch_bytes = bytes_of(v_floats() + m_floats());
+    traits.thread_scratch_bytes = kernels::winograd_few_gradient_scratch_bytes();
+    if (update_) traits.thread_scratch_bytes += 2 * bytes_of(kPiece * kBlockFloats);
+    return traits;
+  }
+  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
+                               int) const override {
+    return make_kernel(
+        "own winograd, few tiles",
+        [s = shape_, room = samples_, update = update_, v = v_floats(),
+         blocks = kernels::winograd_groups(shape_, WinogradDirection::kForward)](const Task& task) {
+          // Part of a batch would be applied as if it were the whole.
+          SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
+                        task.begin, task.end, task.step->samples);
+          auto* shared = reinterpret_cast<float*>(task.shared_scratch);
+          if (task.phase == 0) return transform(s, room, task, shared, shared + v, blocks);
+          kernels::WinogradFewGradient args{s, tiles_of(s, WinogradDirection::kForward, room),
+                                            tiles_of(s, WinogradDirection::kForward, task.end),
+                                            shared, shared + v};
+          run_group(args, task, update.get());
+        });
+  }
+  std::shared_ptr<const Op> absorb_few(const Op& consumer, std::int64_t samples) const override {
+    auto update = update_ ? nullptr : consumer.element_update();
+    if (update == nullptr) return nullptr;
+    return std::make_shared<FewGradientOp>(shape_, samples, std::move(update),
+                                           consumer.mutated_inputs().size());
+  }
+
+ private:
+  static constexpr std::size_t kBlockFloats = 9 * 64;  // from eight channels to eight
+  static constexpr int kPiece = 8;                     // blocks whose gradient is applied at once
+
+  std::size_t v_floats() const {
+    return kernels::winograd_few_v_floats(shape_, WinogradDirection::kForward, samples_);
+  }
+  std::size_t m_floats() const { return kernels::winograd_few_m_floats(shape_, samples_); }
+
+  static void transform(const ConvShape& s, int room, const Task& task, float* v, float* m,
+                        int blocks) {
+    const int tiles = tiles_of(s, WinogradDirection::kForward, room);
+    const auto picture = [&](const Operand& from, float* to) {
+      return kernels::WinogradFewPicture{s,         WinogradDirection::kForward, tiles,
+                                         from.at(), float_stride(from),          to};
+    };
+    const kernels::WinogradFewKernels& few = kernels::table().winograd_few;
+    few.transform_input(picture(task.inputs[0], v), samples(task), task.block, blocks);
+    few.transform_gradient(picture(task.inputs[1], m), samples(task), task.block, blocks);
+  }
+
+  static void run_group(kernels::WinogradFewGradient& args, const Task& task,
+                        const ElementUpdate* update) {
+    const int in_blocks = kernels::channel_blocks(args.shape.ic);
+    const int out_blocks = kernels::channel_blocks(args.shape.oc);
+    float* du = scratch_of(task);
+    float* pieces = du + kernels::winograd_few_gradient_scratch_bytes() / sizeof(float);
+    for (int begin = 0; begin < in_blocks; begin += kPiece) {
+      const int end = std::min(begin + kPiece, in_blocks);
+      const auto first = [&](int half) {
+        return static_cast<std::int64_t>(
+            static_cast<std::size_t>((task.block * 2 + half) * in_blocks + begin) * kBlockFloats);
+      };
+      const int halves = std::min(2, out_blocks - task.block * 2);
+      for (int half = 0; half < halves; ++half) {
+        args.diff_weights[half] =
+            update ? pieces + static_cast<std::size_t>(half * kPiece) * kBlockFloats
+                   : task.outputs[0].at() + first(half);
+      }
+      kernels::table().winograd_few.backward_weights(args, task.block, begin, end, du);
+      for (int half = 0; half < halves && update != nullptr; ++half) {
+        update->run(*task.step, task.inputs.subspan(2), first(half),
+                    static_cast<std::int64_t>(static_cast<std::size_t>(end - begin) * kBlockFloats),
+                    args.diff_weights[half]);
+      }
+    }
+  }
+
+  ConvShape shape_;
+  int samples_;
+  std::shared_ptr<const ElementUpdate> update_;
+  std::vector<int> positions_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Op> make_few_pass_op(const WinogradReader::Pass& pass, std::int64_t samples) {
+  if (!few_tiles(pass.shape, pass.direction, samples)) return nullptr;
+  return std::make_shared<FewPassOp>(pass, samples);
+}
+
+std::shared_ptr<const Op> make_few_gradient_op(const ConvShape& shape, std::int64_t samples) {
+  if (!few_tiles(shape, WinogradDirection::kForward, samples)) return nullptr;
+  return std::make_shared<FewGradientOp>(shape, samples, nullptr, 0);
+}
+
+}  // namespace surefit
