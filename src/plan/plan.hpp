@@ -52,6 +52,9 @@ struct Instance {
   int thread_scratch = kNone, shared_scratch = kNone;
   std::size_t file_offset = 0;  // kSpill, kFetch: of the value's sample 0
   bool again = false;           // restores what the forward pass had
+  // Of the node, which belongs to the plan's form of the graph; not filled in sketches.
+  std::string layer, kind;
+  Phase phase = Phase::kForward;
 };
 
 // Instances [begin, end) run for samples [0, group), then for [group, 2 group), and so on to the

@@ -25,6 +25,7 @@ class Planner {
     share_in_place();
     add_scratch();
     pack_arena(packed);
+    if (packed) name_instances();
     return std::move(plan_);
   }
 
@@ -149,6 +150,15 @@ class Planner {
                   static_cast<std::size_t>(options_.threads),
               "thread scratch");
       instance.shared_scratch = add(t.shared_scratch_bytes, "scratch");
+    }
+  }
+
+  void name_instances() {
+    for (Instance& instance : plan_.instances) {
+      const Node& node = graph_.node(instance.node);
+      instance.layer = node.layer;
+      instance.kind = node.op->kind();
+      instance.phase = node.phase;
     }
   }
 

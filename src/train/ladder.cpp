@@ -115,8 +115,7 @@ PlannedTraining plan_training(const Model::Impl& model, const FitOptions& option
     refuse(planned.request);
   }
   planned.plan = std::move(*plan);
-  planned.report = report_of(planned.plan, planned.request.budget_source, planned.program->graph(),
-                             planned.candidate.lossy);
+  planned.report = report_of(planned.plan, planned.request.budget_source, planned.candidate.lossy);
   return planned;
 }
 

@@ -35,10 +35,10 @@ class Listing {
   std::uint64_t sum_ = 0;
 };
 
-void add_arena(const Plan& plan, const Graph& graph, int moment, Listing& listing) {
+void add_arena(const Plan& plan, int moment, Listing& listing) {
   const auto when = [&](int instance) {
-    const Node& node = graph.node(plan.instances[static_cast<std::size_t>(instance)].node);
-    return fmt::format("{} {}", node.layer, node.op->kind());
+    const Instance& at = plan.instances[static_cast<std::size_t>(instance)];
+    return fmt::format("{} {}", at.layer, at.kind);
   };
   std::vector<const Buffer*> alive;
   for (const Buffer& buffer : plan.buffers) {
@@ -64,7 +64,7 @@ void add_arena(const Plan& plan, const Graph& graph, int moment, Listing& listin
 }  // namespace
 
 std::vector<LiveTensor> live_tensors(const std::vector<LedgerEntry>& ledger, const Plan& plan,
-                                     const Graph& graph, const ParameterStore& store, int moment) {
+                                     const ParameterStore& store, int moment) {
   std::vector<LiveTensor> list;
   Listing listing(list);
   std::uint64_t arena = 0;
@@ -88,7 +88,7 @@ std::vector<LiveTensor> live_tensors(const std::vector<LedgerEntry>& ledger, con
     const bool parts = weights || entry.category == Category::kOptimizer;
     listing.close(parts ? "padding" : entry.name.c_str(), entry.category, entry.bytes);
   }
-  add_arena(plan, graph, moment, listing);
+  add_arena(plan, moment, listing);
   listing.close("room of the arena that is free at this moment", Category::kScratch, arena);
   return list;
 }

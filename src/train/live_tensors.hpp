@@ -13,6 +13,6 @@ namespace surefit {
 // What lies in memory while the plan's instance `moment` runs: parameters and slots one by one, the
 // arena's buffers, and the ledger's other entries. Adds up to the ledger.
 std::vector<LiveTensor> live_tensors(const std::vector<LedgerEntry>& ledger, const Plan& plan,
-                                     const Graph& graph, const ParameterStore& store, int moment);
+                                     const ParameterStore& store, int moment);
 
 }  // namespace surefit

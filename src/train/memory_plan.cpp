@@ -200,10 +200,9 @@ std::array<std::uint64_t, kCategoryCount> MemoryPlan::by_category() const {
   return sums;
 }
 
-std::string MemoryPlan::peak_layer(const Graph& graph) const {
+std::string MemoryPlan::peak_layer() const {
   const Instance& instance = main.instances[static_cast<std::size_t>(main.peak_instance)];
-  const Node& node = graph.node(instance.node);
-  return fmt::format("{} ({})", node.layer, node.op->kind());
+  return fmt::format("{} ({})", instance.layer, instance.kind);
 }
 
 void refuse(const MemoryRequest& request) {

@@ -63,7 +63,7 @@ struct MemoryPlan {
   std::size_t arena_bytes() const;
   std::uint64_t predicted_bytes() const;
   std::array<std::uint64_t, kCategoryCount> by_category() const;
-  std::string peak_layer(const Graph& graph) const;
+  std::string peak_layer() const;
 };
 
 // The fastest plan within the budget, or nothing. With `with_floor` the floor is computed even

@@ -103,7 +103,7 @@ void enter_parameters(const ParameterStore& store, std::uint64_t slot_bytes,
   request.outside.push_back({"optimizer slots", Category::kOptimizer, slot_bytes});
 }
 
-MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source, const Graph& graph,
+MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source,
                        const Lossy& lossy) {
   MemoryReport report;
   report.predicted_bytes = plan.predicted_bytes();
@@ -119,7 +119,7 @@ MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source,
                                      sums[static_cast<std::size_t>(c)]);
   }
   for (const Rung& rung : plan.rungs) report.rungs.emplace_back(rung.name, rung.saved_bytes);
-  report.peak = plan.peak_layer(graph);
+  report.peak = plan.peak_layer();
   report.floor_bytes = plan.floor_bytes;
   report.lossy = lossy.names();
   report.numbers = lossy.numbers();

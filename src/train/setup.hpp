@@ -33,7 +33,7 @@ void enter_data(const Feed& feed, const std::string& name, MemoryRequest& reques
 void enter_parameters(const ParameterStore& store, MemoryRequest& request);
 void enter_parameters(const ParameterStore& store, std::uint64_t slot_bytes,
                       MemoryRequest& request);
-MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source, const Graph& graph,
+MemoryReport report_of(const MemoryPlan& plan, const std::string& budget_source,
                        const Lossy& lossy = {});
 
 // Room on disk for a plan that needs it, or nothing.

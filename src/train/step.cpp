@@ -153,7 +153,7 @@ class Step::Impl {
         request.outside.push_back({"sum of gradients", Category::kGradients, sum->memory->bytes()});
     }
     MemoryPlan plan = plan_memory(request);
-    report_ = report_of(plan, request.budget_source, tape_.graph());
+    report_ = report_of(plan, request.budget_source);
     const auto spill = spill_file_for(plan, fit);
     const std::size_t bytes = plan.arena_bytes();
     executable_ = std::make_unique<Executable>(

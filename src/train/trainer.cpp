@@ -226,7 +226,7 @@ MemoryPlan Trainer::plan(const MemoryRequest& request) {
     }
   }
   checkpoints_->commit(copy);
-  report_ = report_of(*best, request.budget_source, train_program_.graph(), lossy_);
+  report_ = report_of(*best, request.budget_source, lossy_);
   if (wants_copy_ && !copy)
     report_.rungs.emplace_back("checkpoints without a copy: training waits for the disk", 0);
   if (progress_.history.lossy.empty()) progress_.history.lossy = report_.lossy;
@@ -243,7 +243,7 @@ std::vector<LiveTensor> Trainer::live_tensors(std::int64_t moment) const {
                                   moments() - 1, kFullestMoment, moment));
   }
   return surefit::live_tensors(
-      ledger_, plan, train_program_.graph(), model_.parameters,
+      ledger_, plan, model_.parameters,
       moment == kFullestMoment ? plan.peak_instance : static_cast<int>(moment));
 }
 

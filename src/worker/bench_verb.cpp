@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/philox.hpp"
@@ -20,20 +21,31 @@
 namespace surefit::worker {
 namespace {
 
-// Seconds per node in a step, over its groups; the mean of several steps.
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Seconds per node in a step, over its groups; the median of several steps.
 class Profile final : public RunObserver {
  public:
   void before(const Node&) override { started_ = monotonic_seconds(); }
   void after(const Node& node, std::span<const Operand>, std::int64_t, std::int64_t) override {
-    seconds[node.id] += monotonic_seconds() - started_;
+    step_[node.id] += monotonic_seconds() - started_;
   }
-  void divide(std::int64_t steps) {
-    for (auto& [node, sum] : seconds) sum /= static_cast<double>(steps);
+  void end_step() {
+    for (auto& [node, sum] : step_) steps_[node].push_back(std::exchange(sum, 0));
   }
-  std::map<NodeId, double> seconds;
+  std::map<NodeId, double> seconds() const {
+    std::map<NodeId, double> medians;
+    for (const auto& [node, sums] : steps_) medians[node] = median(sums);
+    return medians;
+  }
 
  private:
   double started_ = 0;
+  std::map<NodeId, double> step_;
+  std::map<NodeId, std::vector<double>> steps_;
 };
 
 void fill(const Executable& executable, const Program& program, std::int64_t batch) {
@@ -53,21 +65,23 @@ void fill(const Executable& executable, const Program& program, std::int64_t bat
   }
 }
 
-Json kinds_json(const Executable& executable, const Profile& profile, std::int64_t batch,
-                double total) {
+Json kinds_json(const Executable& executable, const std::map<NodeId, double>& seconds,
+                std::int64_t batch) {
   struct Kind {
     double seconds = 0, flops = 0;
     std::string kernel;
   };
   std::map<std::string, Kind> kinds;
+  double total = 0;
+  for (const auto& [node, own] : seconds) total += own;
   const Plan& plan = executable.plan();
   const std::vector<OpTraits> traits = traits_of(executable.graph());
   for (std::size_t i = 0; i < plan.instances.size(); ++i) {
     const Instance& instance = plan.instances[i];
     if (instance.action != Action::kRun) continue;
     const Node& node = executable.graph().node(instance.node);
-    const auto found = profile.seconds.find(node.id);
-    if (found == profile.seconds.end()) continue;
+    const auto found = seconds.find(node.id);
+    if (found == seconds.end()) continue;
     const std::string kernel = executable.kernel(static_cast<int>(i)).implementation();
     Kind& kind = kinds[fmt::format("{} | {}", node.op->kind(), kernel)];
     const OpTraits& t = traits[static_cast<std::size_t>(node.id)];
@@ -125,11 +139,11 @@ class Job {
   }
   Json kinds(std::int64_t steps) {
     Profile profile;
-    const double started = monotonic_seconds();
-    for (std::int64_t step = 0; step < steps; ++step) executable_->run(context_, &profile);
-    const double total = (monotonic_seconds() - started) / static_cast<double>(steps);
-    profile.divide(steps);
-    return kinds_json(*executable_, profile, batch(), total);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      executable_->run(context_, &profile);
+      profile.end_step();
+    }
+    return kinds_json(*executable_, profile.seconds(), batch());
   }
 
  private:
@@ -138,11 +152,6 @@ class Job {
   std::unique_ptr<Executable> executable_;
   StepContext context_;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 // Batch sizes take turns within one process, so that a slow moment of the machine hits all of them.
 Json turns_json(Model& model, StepOptions options, const std::vector<std::int64_t>& sizes,

@@ -62,7 +62,7 @@ T.onmouseleave=A.onmouseleave=()=>tip.style.display='none';
 
 }  // namespace
 
-std::string plan_page(const MemoryPlan& plan, const MemoryReport& report, const Graph& graph,
+std::string plan_page(const MemoryPlan& plan, const MemoryReport& report,
                       const std::string& model) {
   Json data = {{"model", model},
                {"batch", plan.main.batch},
@@ -87,14 +87,13 @@ std::string plan_page(const MemoryPlan& plan, const MemoryReport& report, const 
         {static_cast<int>(i), b.name, name_of(b.category), b.bytes, b.first, b.last, b.offset});
   }
   for (const Instance& instance : plan.main.instances) {
-    const Node& node = graph.node(instance.node);
     const char* how = instance.action == Action::kSpill    ? "spill "
                       : instance.action == Action::kFetch  ? "fetch "
                       : instance.action == Action::kShrink ? "shrink "
                       : instance.action == Action::kExpand ? "expand "
                       : instance.again                     ? "again "
                                                            : "";
-    data["steps"].push_back(fmt::format("{}{} {}", how, node.layer, node.op->kind()));
+    data["steps"].push_back(fmt::format("{}{} {}", how, instance.layer, instance.kind));
   }
   std::string json = dump_json(data);
   // A layer may be called anything; the page must not end inside its name.

@@ -45,18 +45,18 @@ Json buffer_json(const Buffer& buffer) {
           {"offset", buffer.offset}};
 }
 
-std::string when(const Plan& plan, const Graph& graph, int instance) {
-  const Node& node = graph.node(plan.instances[static_cast<std::size_t>(instance)].node);
-  return fmt::format("{} {}", node.layer, node.op->kind());
+std::string when(const Plan& plan, int instance) {
+  const Instance& at = plan.instances[static_cast<std::size_t>(instance)];
+  return fmt::format("{} {}", at.layer, at.kind);
 }
 
 // Activations in memory where the forward pass is over and the backward pass begins.
-std::uint64_t saved_at_turn(const Plan& plan, const Graph& graph) {
+std::uint64_t saved_at_turn(const Plan& plan) {
   std::unordered_set<NodeId> seen;  // what runs again is part of the backward pass
   int turn = 0;
   for (std::size_t i = 0; i < plan.instances.size(); ++i) {
     const Instance& instance = plan.instances[i];
-    if (instance.action == Action::kRun && graph.node(instance.node).phase == Phase::kForward &&
+    if (instance.action == Action::kRun && instance.phase == Phase::kForward &&
         seen.insert(instance.node).second)
       turn = static_cast<int>(i);
   }
@@ -69,7 +69,7 @@ std::uint64_t saved_at_turn(const Plan& plan, const Graph& graph) {
   return bytes;
 }
 
-void print_json(const MemoryPlan& plan, const MemoryReport& report, const Graph& graph) {
+void print_json(const MemoryPlan& plan, const MemoryReport& report) {
   Json categories = Json::object(), rungs = Json::array(), buffers = Json::array(),
        ledger = Json::array();
   for (const auto& [name, bytes] : report.categories) categories[name] = bytes;
@@ -91,7 +91,7 @@ void print_json(const MemoryPlan& plan, const MemoryReport& report, const Graph&
                      {"slowdown", plan.slowdown},
                      {"arena_bytes", plan.arena_bytes()},
                      {"live_bytes", plan.main.max_live_bytes},
-                     {"saved_bytes", saved_at_turn(plan.main, graph)},
+                     {"saved_bytes", saved_at_turn(plan.main)},
                      {"spill_bytes", plan.main.file_bytes},
                      {"peak", report.peak},
                      {"lossy", report.lossy},
@@ -105,7 +105,7 @@ void print_json(const MemoryPlan& plan, const MemoryReport& report, const Graph&
   fmt::print("{}\n", dump_json(json));
 }
 
-void print_text(const MemoryPlan& plan, const MemoryReport& report, const Graph& graph) {
+void print_text(const MemoryPlan& plan, const MemoryReport& report) {
   fmt::print("{:<28} {:>12}\n", "what", "bytes");
   for (const auto& [name, bytes] : report.categories)
     fmt::print("{:<28} {:>12}\n", name, format_bytes(bytes));
@@ -125,8 +125,8 @@ void print_text(const MemoryPlan& plan, const MemoryReport& report, const Graph&
              "alive from ... to");
   for (const Buffer* buffer : largest_at_peak(plan.main, 10)) {
     fmt::print("{:>12}  {:<16} {:<36} {} ... {}\n", format_bytes(buffer->bytes),
-               name_of(buffer->category), buffer->name, when(plan.main, graph, buffer->first),
-               when(plan.main, graph, buffer->last));
+               name_of(buffer->category), buffer->name, when(plan.main, buffer->first),
+               when(plan.main, buffer->last));
   }
   fmt::print("\n");
   for (const std::string& name : report.lossy) fmt::print("changes bits: {}\n", name);
@@ -179,10 +179,9 @@ int plan_verb(const Arguments& arguments) {
   const PlannedTraining planned = plan_training(model.impl(), fit, true);
   const MemoryPlan& plan = planned.plan;
   const MemoryReport& report = planned.report;
-  const Graph& graph = planned.program->graph();
-  options.json ? print_json(plan, report, graph) : print_text(plan, report, graph);
+  options.json ? print_json(plan, report) : print_text(plan, report);
   if (!options.html.empty()) {
-    const std::string page = plan_page(plan, report, graph, model.name());
+    const std::string page = plan_page(plan, report, model.name());
     write_file_atomically(Env::posix(), options.html,
                           [&](WritableFile& file) { file.append(std::as_bytes(std::span(page))); });
     fmt::print(stderr, "wrote {}\n", options.html);

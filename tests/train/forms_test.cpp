@@ -67,7 +67,7 @@ TEST(Forms, FewJoinsWeightsPassAndUpdate) {
   const Graph graph = training_program(wide_model(Adam{}).impl(), kWinograd, {}).graph();
   EXPECT_EQ(count(graph, "winograd_weights"), 4);
   EXPECT_EQ(count(graph, "winograd_weights_gradient"), 2);
-  EXPECT_FALSE(graph.in_form(Form::kFew, 24)) << "many tiles";
+  EXPECT_FALSE(graph.in_form(Form::kFew, 33)) << "many tiles";
   const std::optional<Graph> few = graph.in_form(Form::kFew, 4);
   ASSERT_TRUE(few);
   EXPECT_EQ(count(*few, "winograd_weights"), 0);
@@ -90,14 +90,14 @@ TEST(Forms, TheSearchTakesFewWhereItIsFaster) {
   EXPECT_EQ(small.finish(small.fastest()).form, Form::kFew);
   EXPECT_NO_THROW(verify(program.graph(), small.finish(small.fastest())));
   EXPECT_EQ(small.plan_within(small.fastest().live_bytes * 2)->plan.form, Form::kFew);
-  PlanSearch large(program.graph(), {.batch = 24, .threads = 2});
+  PlanSearch large(program.graph(), {.batch = 33, .threads = 2});
   EXPECT_EQ(large.finish(large.fastest()).form, Form::kUsual);
 }
 
 TEST(Forms, TheSearchTurnsToFrugalWhereNothingElseFits) {
   const Sequential model = wide_model();
   const Program program = training_program(model.impl(), kWinograd, {});
-  PlanSearch search(program.graph(), {.batch = 24, .threads = 2, .allow_spill = false});
+  PlanSearch search(program.graph(), {.batch = 40, .threads = 2, .allow_spill = false});
   EXPECT_EQ(search.finish(search.fastest()).form, Form::kUsual);
   const std::size_t plain = search.form(Form::kUsual)->smallest().live_bytes,
                     floor = search.floor().live_bytes;

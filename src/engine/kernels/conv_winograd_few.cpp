@@ -82,9 +82,9 @@ void pass(const WinogradFewPass& a, Samples samples, int group, float* scratch) 
   const WinogradPlane p = winograd_plane(s, a.pass.direction);
   const Tiles tiles{samples.begin, 0, p.tiles, p.tiles_w};
   const int rows = (samples.end - samples.begin) * p.tiles;
-  const int depth = winograd_few_depth(a.tiles);
+  constexpr int depth = kWinogradFewDepth;
   const std::ptrdiff_t v_element = winograd_few_element(a.tiles * 8);
-  const std::ptrdiff_t u_element = winograd_few_element(depth * 8 * 16);
+  constexpr std::ptrdiff_t u_element = winograd_few_element(depth * 8 * 16);
   const std::ptrdiff_t m_element = winograd_few_element(a.tiles * 16);
   const float* v = a.v + std::ptrdiff_t(samples.begin) * p.tiles * 8;
   float* const turned = scratch;
@@ -96,7 +96,14 @@ void pass(const WinogradFewPass& a, Samples samples, int group, float* scratch) 
     for (int b = 0; b < blocks; ++b) {
       transform_kernels(kernels, p, group, in + b, turned, u + b * 8 * 16, u_element);
     }
+    const float* ahead[2 * depth];
+    for (int b = 0; b < depth; ++b) {
+      const int next = at_most(in + depth + b, p.ci8 / 8 - 1);
+      for (int half = 0; half < 2; ++half)
+        ahead[2 * b + half] = kernels.at(next, at_most(group * 2 + half, p.co8 / 8 - 1));
+    }
     for (int e = 0; e < 36; ++e) {
+      for (const float* next : ahead) __builtin_prefetch(next + e * 16, 0, 2);
       product(v + (std::ptrdiff_t(in) * 36 + e) * v_element, 36 * v_element, rows,
               u + e * u_element, blocks, in == 0, m + e * m_element);
     }

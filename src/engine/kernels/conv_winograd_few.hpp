@@ -74,14 +74,12 @@ SUREFIT_SHAPE_FN std::size_t winograd_few_m_floats(const ConvShape& s, int sampl
 
 // Blocks of input channels whose weights are transformed together: sums over tiles are loaded and
 // stored once for each.
-SUREFIT_SHAPE_FN int winograd_few_depth(int tiles) {
-  return tiles <= 12 ? 1 : tiles <= 24 ? 2 : 4;
-}
+inline constexpr int kWinogradFewDepth = 4;
 SUREFIT_SHAPE_FN std::size_t winograd_few_pass_scratch_bytes(const ConvShape& s,
                                                              WinogradDirection d, int samples) {
   const int tiles = winograd_plane(s, d).tiles * samples;
   return sizeof(float) *
-         (9 * 64 + 36 * std::size_t(winograd_few_element(winograd_few_depth(tiles) * 8 * 16)) +
+         (9 * 64 + 36 * std::size_t(winograd_few_element(kWinogradFewDepth * 8 * 16)) +
           36 * std::size_t(winograd_few_element(tiles * 16)));
 }
 SUREFIT_SHAPE_FN std::size_t winograd_few_gradient_scratch_bytes() {

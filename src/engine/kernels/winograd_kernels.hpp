@@ -12,16 +12,21 @@ struct KernelBlocks {
   WinogradDirection direction;
   const float* weights;
 
+  SUREFIT_INLINE const float* at(int in_block, int out_block) const {
+    const int icb = channel_blocks(shape.ic);
+    const bool forward = direction == WinogradDirection::kForward;
+    return weights + (std::ptrdiff_t(forward ? out_block : in_block) * icb +
+                      (forward ? in_block : out_block)) *
+                         9 * 64;
+  }
   // The 3x3 kernels from eight input channels to eight output channels of the pass, [3][3][8 in][8
   // out]. Backward-data's are the weights' own turned over, in `turned`.
   SUREFIT_INLINE const float* of(int in_block, int out_block, float* turned) const {
-    const int icb = channel_blocks(shape.ic);
+    const float* w = at(in_block, out_block);
     if (direction == WinogradDirection::kForward) {
-      const float* w = weights + (std::ptrdiff_t(out_block) * icb + in_block) * 9 * 64;
       std::memcpy(turned, w, sizeof(float) * 9 * 64);
       return turned;
     }
-    const float* w = weights + (std::ptrdiff_t(in_block) * icb + out_block) * 9 * 64;
     for (int k = 0; k < 9; ++k) {
       V8 rows[8];
       unroll<8>([&](auto i) SUREFIT_LAMBDA { rows[i] = load(w + (8 - k) * 64 + i * 8); });

@@ -21,14 +21,16 @@ int tiles_of(const ConvShape& s, WinogradDirection direction, std::int64_t sampl
   return kernels::winograd_plane(s, direction).tiles * static_cast<int>(samples);
 }
 
-// Tiles of the batch from which on it is better to write the transformed weights down once: the
-// transformed pictures are read again for every group of output channels. One core, T tiles, both
-// steps together, usual and few: 512 channels, T = 128: 33 and 27 ms forward, 34 and 27 ms weight
-// gradient; 256 channels, T = 64: 4.1 and 3.9, 4.9 and 3.7; T = 128: 7.7 and 8.6, 9.5 and 8.4.
+// Up to so many tiles of the batch are few. More are better served by weights that are written down
+// once: here the transformed pictures are read again for every group of output channels. Time
+// against the usual form, forward and weight gradient: at 128 tiles 0.93 and 0.78 with 128
+// channels, 0.78 and 0.79 with 512; at 256 tiles 1.22 and 0.98, 0.95 and 1.04 (one core, best of
+// three).
+constexpr std::int64_t kFewTiles = 128;
+
 bool few_tiles(const ConvShape& s, WinogradDirection direction, std::int64_t samples) {
-  return kernels::winograd_few_applies(s) && samples < 1024 &&
-         tiles_of(s, direction, samples) * 8 <=
-             kernels::round_up(s.ic, 8) + kernels::round_up(s.oc, 8);
+  return kernels::winograd_few_applies(s) && samples <= kFewTiles &&
+         tiles_of(s, direction, samples) <= kFewTiles;
 }
 
 // Inputs: kernel, picture or gradient, the bias where there is one.
