@@ -112,7 +112,7 @@ class FewGradientOp final : public Op {
     traits.role = BatchRole::kReduction;
     traits.sample_grain = samples_;
     traits.phases = 2;
-    traits.blocks = kernels::winograd_groups(shape_, WinogradDirection::kForward);
+    traits.blocks = blocks();
     traits.flops_per_sample = conv_flops(shape_) / 3;
     traits.flops_per_step =
         static_cast<double>(winograd_count(shape_, WinogradDirection::kForward)) * 4;
@@ -124,9 +124,8 @@ class FewGradientOp final : public Op {
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
     return make_kernel(
-        "own winograd, few tiles",
-        [s = shape_, room = samples_, update = update_, v = v_floats(),
-         blocks = kernels::winograd_groups(shape_, WinogradDirection::kForward)](const Task& task) {
+        "own winograd, few tiles", [s = shape_, room = samples_, update = update_, v = v_floats(),
+                                    blocks = blocks()](const Task& task) {
           // Part of a batch would be applied as if it were the whole.
           SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
                         task.begin, task.end, task.step->samples);
@@ -135,7 +134,7 @@ class FewGradientOp final : public Op {
           kernels::WinogradFewGradient args{s, tiles_of(s, WinogradDirection::kForward, room),
                                             tiles_of(s, WinogradDirection::kForward, task.end),
                                             shared, shared + v};
-          run_group(args, task, update.get());
+          run_block(args, task, update.get());
         });
   }
   std::shared_ptr<const Op> absorb_few(const Op& consumer, std::int64_t samples) const override {
@@ -153,6 +152,17 @@ class FewGradientOp final : public Op {
     return kernels::winograd_few_v_floats(shape_, WinogradDirection::kForward, samples_);
   }
   std::size_t m_floats() const { return kernels::winograd_few_m_floats(shape_, samples_); }
+  // A group of output channels and a part of the input channels; enough of them for threads of
+  // uneven speed.
+  static int parts(const ConvShape& s) {
+    constexpr int kBlocks = 32;
+    return std::min(
+        kernels::ceil_div(kBlocks, kernels::winograd_groups(s, WinogradDirection::kForward)),
+        kernels::channel_blocks(s.ic));
+  }
+  int blocks() const {
+    return kernels::winograd_groups(shape_, WinogradDirection::kForward) * parts(shape_);
+  }
 
   static void transform(const ConvShape& s, int room, const Task& task, float* v, float* m,
                         int blocks) {
@@ -166,25 +176,27 @@ class FewGradientOp final : public Op {
     few.transform_gradient(picture(task.inputs[1], m), samples(task), task.block, blocks);
   }
 
-  static void run_group(kernels::WinogradFewGradient& args, const Task& task,
+  static void run_block(kernels::WinogradFewGradient& args, const Task& task,
                         const ElementUpdate* update) {
     const int in_blocks = kernels::channel_blocks(args.shape.ic);
     const int out_blocks = kernels::channel_blocks(args.shape.oc);
+    const int count = parts(args.shape), group = task.block / count, part = task.block % count;
+    const int last = kernels::part_begin(in_blocks, count, part + 1);
     float* du = scratch_of(task);
     float* pieces = du + kernels::winograd_few_gradient_scratch_bytes() / sizeof(float);
-    for (int begin = 0; begin < in_blocks; begin += kPiece) {
-      const int end = std::min(begin + kPiece, in_blocks);
+    for (int begin = kernels::part_begin(in_blocks, count, part); begin < last; begin += kPiece) {
+      const int end = std::min(begin + kPiece, last);
       const auto first = [&](int half) {
         return static_cast<std::int64_t>(
-            static_cast<std::size_t>((task.block * 2 + half) * in_blocks + begin) * kBlockFloats);
+            static_cast<std::size_t>((group * 2 + half) * in_blocks + begin) * kBlockFloats);
       };
-      const int halves = std::min(2, out_blocks - task.block * 2);
+      const int halves = std::min(2, out_blocks - group * 2);
       for (int half = 0; half < halves; ++half) {
         args.diff_weights[half] =
             update ? pieces + static_cast<std::size_t>(half * kPiece) * kBlockFloats
                    : task.outputs[0].at() + first(half);
       }
-      kernels::table().winograd_few.backward_weights(args, task.block, begin, end, du);
+      kernels::table().winograd_few.backward_weights(args, group, begin, end, du);
       for (int half = 0; half < halves && update != nullptr; ++half) {
         update->run(*task.step, task.inputs.subspan(2), first(half),
                     static_cast<std::int64_t>(static_cast<std::size_t>(end - begin) * kBlockFloats),
