@@ -1,8 +1,10 @@
 # Flags live in one interface target; modules name only their sources and the modules below them.
 add_library(surefit_options INTERFACE)
 target_compile_options(surefit_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wold-style-cast
-  -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi)
+  -Wall -Wextra -Wpedantic -Wconversion -Wno-sign-conversion -Wold-style-cast
+  -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi
+  # Where files are merged, one's constants shadow another's; the dev preset compiles each on its own.
+  $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wshadow>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # Warns of a reference out of one argument because another argument is a temporary.
   target_compile_options(surefit_options INTERFACE -Wno-dangling-reference)
@@ -24,7 +26,7 @@ endif()
 
 # Headers of the standard library and of the test framework take longer to parse than most of our files to compile. They are
 # parsed once; the dev preset parses them in each file, so that none lives on what another one included.
-option(SUREFIT_PRECOMPILE "Precompile the headers that most files use" ON)
+option(SUREFIT_PRECOMPILE "Precompile the headers that most files use, and compile files together" ON)
 if(SUREFIT_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 forgets that precompiled headers are the system's, and warns of std::string itself.
   target_compile_options(surefit_options INTERFACE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
@@ -51,6 +53,13 @@ function(surefit_use_headers target name)
   endif()
 endfunction()
 surefit_shared_headers(surefit_headers)
+# surefit_merge(TARGET): several files are compiled as one, for what they instantiate alike. Never kernels: what is inlined
+# into what decides which products are fused, and so bits.
+function(surefit_merge target)
+  if(SUREFIT_PRECOMPILE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+  endif()
+endfunction()
 
 # surefit_module(NAME SOURCES... DEPENDS modules... LINK libraries...)
 function(surefit_module name)
