@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.hpp"
+#include "base/cores.hpp"
 #include "base/units.hpp"
 #include "guard/janitor.hpp"
 #include "guard/notices.hpp"
@@ -53,16 +54,7 @@ std::map<std::string, std::string> child_environment(const SupervisorOptions& op
       {"SUREFIT_SUGGESTED_BATCH_SCALE", fmt::format("{:g}", attempt.batch_scale)},
   };
   if (!options.tame) return environment;
-  double quota = 0;
-  for (const CpuLevel& level : CgroupChain(roots_of(::getpid())).cpu()) {
-    if (level.quota_cores > 0 && (quota == 0 || level.quota_cores < quota))
-      quota = level.quota_cores;
-  }
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cores = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  if (quota > 0) cores = std::min(cores, static_cast<int>(std::ceil(quota)));
-  const std::string count = fmt::format("{}", std::max(1, cores));
+  const std::string count = fmt::format("{}", default_threads());
   const auto set_default = [&](const char* name, const std::string& value) {
     if (std::getenv(name) == nullptr) environment[name] = value;  // the user's own word counts more
   };

@@ -10,13 +10,13 @@
 #include <ctime>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cgroup.hpp"
 #include "base/clock.hpp"
+#include "base/cores.hpp"
 #include "base/units.hpp"
 #include "guard/kernel_log.hpp"
 #include "guard/machine.hpp"
@@ -216,14 +216,8 @@ Check limit_check() {
 }
 
 Check cpu_check() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int usable = ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  double quota = 0;
-  for (const CpuLevel& level : CgroupChain(roots_of(::getpid())).cpu()) {
-    if (level.quota_cores > 0 && (quota == 0 || level.quota_cores < quota))
-      quota = level.quota_cores;
-  }
+  const int usable = usable_cores();
+  const double quota = core_quota();
   Check check{"CPU", kOk,
               fmt::format("{}; {} cores usable, {}", cpu_model(), usable,
                           quota > 0 ? fmt::format("quota {:.1f}", quota) : std::string("no quota")),

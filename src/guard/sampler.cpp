@@ -4,21 +4,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include "base/clock.hpp"
+#include "base/cores.hpp"
 
 namespace surefit::guard {
-namespace {
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-}  // namespace
 
 Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) {
   start_ = busy_at_ = monotonic_seconds();

@@ -2,7 +2,6 @@
 #include "train/session.hpp"
 
 #include <cmath>
-#include <sched.h>
 
 #include "base/check.hpp"
 
@@ -26,12 +25,6 @@ bool all_finite(const float* values, std::size_t count) {
 }
 
 }  // namespace
-
-int default_threads() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 Feed::Feed(const Program& program, const Network& network, const Dataset& batches,
            data::ReaderOptions options, std::string name)

@@ -12,8 +12,6 @@
 
 namespace surefit {
 
-int default_threads();
-
 // One dataset flowing through one program.
 class Feed {
  public:

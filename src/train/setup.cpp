@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/check.hpp"
+#include "base/cores.hpp"
 #include "base/memory_limit.hpp"
 #include "base/process_memory.hpp"
 #include "base/units.hpp"

@@ -4,6 +4,7 @@
 
 #include "surefit/image.hpp"
 
+#include "base/cores.hpp"
 #include "base/env.hpp"
 #include "base/thread_pool.hpp"
 #include "data/inspect.hpp"

@@ -2,9 +2,14 @@
 #include "base/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <string>
+
+#include "base/cores.hpp"
 
 namespace surefit {
 namespace {
@@ -30,6 +35,32 @@ TEST(ThreadPool, ManyShortRoundsDoNotLoseWork) {
     pool.parallel_for(3, [&](std::size_t index, int) { sum.fetch_add(index + 1); });
   }
   EXPECT_EQ(sum.load(), 20000u * 6u);
+}
+
+// The system may put two threads on one core for a while. One that waits must not keep the other
+// from working until it gives up, which takes a hundred microseconds and more.
+TEST(ThreadPool, ThreadsOnOneCoreDoNotWaitForEachOthersSpinning) {
+  if (usable_cores() < 2) GTEST_SKIP() << "nobody spins with one core";
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
+  const auto stay_here = [core = ::sched_getcpu()] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof(one), &one), 0);
+  };
+  using Clock = std::chrono::steady_clock;
+  Clock::duration fastest = Clock::duration::max();
+  {
+    ThreadPool pool(2, stay_here);
+    for (int turn = 0; turn < 50; ++turn) {
+      const Clock::time_point begin = Clock::now();
+      for (int round = 0; round < 20; ++round) pool.parallel_for(2, [](std::size_t, int) {});
+      fastest = std::min(fastest, (Clock::now() - begin) / 20);
+    }
+  }
+  EXPECT_LT(fastest, std::chrono::microseconds(50));
+  ASSERT_EQ(::sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 TEST(ThreadPool, RethrowsTheErrorOfTheLowestIndex) {
