@@ -16,7 +16,7 @@ namespace surefit {
 // A stretch of the arena (or of persistent memory) that holds one value, or scratch, for a while.
 struct Buffer {
   ValueId value = kNone;  // kNone: scratch
-  std::string name;       // for people
+  std::string name;       // for people; like `layer` not filled in sketches
   std::string layer;
   Category category = Category::kActivations;
   bool persistent = false;       // lives outside the arena, between steps

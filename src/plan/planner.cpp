@@ -25,7 +25,7 @@ class Planner {
     share_in_place();
     add_scratch();
     pack_arena(packed);
-    if (packed) name_instances();
+    if (packed) name_all();
     return std::move(plan_);
   }
 
@@ -68,8 +68,6 @@ class Planner {
 
   void measure(Buffer& buffer, int written, int last_use, bool crosses) const {
     const Value& value = graph_.value(buffer.value);
-    buffer.name = value.name;
-    buffer.layer = value.producer == kNone ? value.name : graph_.node(value.producer).layer;
     buffer.category = value.category;
     buffer.persistent = value.origin == Origin::kPersistent;
     buffer.first = written == kNone ? 0 : written;
@@ -132,12 +130,9 @@ class Planner {
       Instance& instance = plan_.instances[static_cast<std::size_t>(i)];
       if (instance.action != Action::kRun) continue;
       const OpTraits& t = traits(instance.node);
-      const auto add = [&](std::size_t bytes, const char* what) {
+      const auto add = [&](std::size_t bytes) {
         if (bytes == 0) return kNone;
         Buffer buffer;
-        const Node& node = graph_.node(instance.node);
-        buffer.name = fmt::format("{}/{} {}", node.layer, node.op->kind(), what);
-        buffer.layer = node.layer;
         buffer.category = Category::kScratch;
         buffer.bytes = bytes;
         buffer.first = buffer.last = i;
@@ -147,18 +142,32 @@ class Planner {
       instance.thread_scratch =
           add(static_cast<std::size_t>(
                   round_up(static_cast<std::int64_t>(t.thread_scratch_bytes), kBufferAlignment)) *
-                  static_cast<std::size_t>(options_.threads),
-              "thread scratch");
-      instance.shared_scratch = add(t.shared_scratch_bytes, "scratch");
+              static_cast<std::size_t>(options_.threads));
+      instance.shared_scratch = add(t.shared_scratch_bytes);
     }
   }
 
-  void name_instances() {
+  // Not in sketches, of which a search makes thousands.
+  void name_all() {
+    for (Buffer& buffer : plan_.buffers) {
+      if (buffer.value == kNone) continue;
+      const Value& value = graph_.value(buffer.value);
+      buffer.name = value.name;
+      buffer.layer = value.producer == kNone ? value.name : graph_.node(value.producer).layer;
+    }
     for (Instance& instance : plan_.instances) {
       const Node& node = graph_.node(instance.node);
       instance.layer = node.layer;
       instance.kind = node.op->kind();
       instance.phase = node.phase;
+      const auto name_scratch = [&](int index, const char* what) {
+        if (index == kNone) return;
+        Buffer& buffer = plan_.buffers[static_cast<std::size_t>(index)];
+        buffer.name = fmt::format("{}/{} {}", instance.layer, instance.kind, what);
+        buffer.layer = instance.layer;
+      };
+      name_scratch(instance.thread_scratch, "thread scratch");
+      name_scratch(instance.shared_scratch, "scratch");
     }
   }
 

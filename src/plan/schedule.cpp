@@ -50,6 +50,8 @@ class Scheduler {
   }
   bool whole(const Part& part) const { return part.group >= options_.batch; }
 
+  static std::size_t index(int copy) { return static_cast<std::size_t>(copy); }
+
   int new_copy(ValueId value) {
     Buffer buffer;
     buffer.value = value;
@@ -147,11 +149,12 @@ class Scheduler {
   // Behind the last forward reader of each value that goes to a file or to half its size.
   void store() {
     if (options_.saving.empty()) return;
-    std::unordered_map<int, std::pair<std::size_t, std::size_t>> last;  // copy -> part, step
+    // Of each copy: part, step.
+    std::vector<std::pair<std::size_t, std::size_t>> last(plan_.buffers.size());
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       for (std::size_t s = 0; s < parts_[p].steps.size(); ++s) {
-        for (const int copy : parts_[p].steps[s].inputs) last[copy] = {p, s};
-        for (const int copy : parts_[p].steps[s].outputs) last[copy] = {p, s};
+        for (const int copy : parts_[p].steps[s].inputs) last[index(copy)] = {p, s};
+        for (const int copy : parts_[p].steps[s].outputs) last[index(copy)] = {p, s};
       }
     }
     std::vector<std::vector<std::vector<Instance>>> behind(parts_.size());
@@ -178,7 +181,7 @@ class Scheduler {
         step.outputs.push_back(stored.half);
       }
       stored_[value.id] = stored;
-      const auto [p, s] = last.at(copy);
+      const auto [p, s] = last[index(copy)];
       behind[p][s].push_back(std::move(step));
     }
     for (std::size_t p = 0; p < parts_.size(); ++p) {
@@ -259,7 +262,7 @@ class Scheduler {
   // everything is as it was.
   void place_updates() {
     using Place = std::pair<std::size_t, std::size_t>;  // pass, steps of it that run before
-    std::unordered_map<int, Place> written, touched;
+    std::vector<Place> written(plan_.buffers.size()), touched(plan_.buffers.size());
     std::unordered_set<NodeId> seen;  // what runs again later is restored, not new
     Place forward{0, 0};
     for (std::size_t p = 0; p < passes_.size(); ++p) {
@@ -269,9 +272,10 @@ class Scheduler {
         const NodeId node = passes_[p].steps[s].node;
         if (node != kNone && graph_.node(node).phase == Phase::kForward && seen.insert(node).second)
           forward = place;
-        for (const int copy : passes_[p].steps[s].outputs) written[copy] = touched[copy] = place;
+        for (const int copy : passes_[p].steps[s].outputs)
+          written[index(copy)] = touched[index(copy)] = place;
         for (const int copy : passes_[p].steps[s].inputs)
-          touched[copy] = std::max(touched[copy], place);
+          touched[index(copy)] = std::max(touched[index(copy)], place);
       }
     }
     behind_.resize(passes_.size());
@@ -280,22 +284,17 @@ class Scheduler {
       const Node& node = graph_.node(id);
       Instance step;
       step.node = id;
+      for (const ValueId input : node.inputs) step.inputs.push_back(original(graph_.root(input)));
+      for (const ValueId output : node.outputs) step.outputs.push_back(original(output));
+      written.resize(plan_.buffers.size());
+      touched.resize(plan_.buffers.size());
       Place place = forward;
-      for (const ValueId input : node.inputs) {
-        step.inputs.push_back(original(graph_.root(input)));
-        if (const auto found = written.find(step.inputs.back()); found != written.end()) {
-          place = std::max(place, found->second);
-        }
-      }
-      for (const int position : node.op->mutated_inputs()) {
-        const auto found = touched.find(step.inputs[static_cast<std::size_t>(position)]);
-        if (found != touched.end()) place = std::max(place, found->second);
-      }
-      for (const ValueId output : node.outputs) {
-        step.outputs.push_back(original(output));
-        written[step.outputs.back()] = touched[step.outputs.back()] = place;
-      }
-      for (const int copy : step.inputs) touched[copy] = std::max(touched[copy], place);
+      for (const int copy : step.inputs) place = std::max(place, written[index(copy)]);
+      for (const int position : node.op->mutated_inputs())
+        place = std::max(place, touched[index(step.inputs[index(position)])]);
+      for (const int copy : step.outputs) written[index(copy)] = touched[index(copy)] = place;
+      for (const int copy : step.inputs)
+        touched[index(copy)] = std::max(touched[index(copy)], place);
       if (behind_.empty()) {
         behind_.resize(1, std::vector<std::vector<Instance>>(1));
         passes_.push_back({options_.batch, {}});
