@@ -132,8 +132,9 @@ void DataOptions::add_to(CLI::App& app, DataUse use) {
         ->capture_default_str();
   }
   app.add_option("--batch-size", batch_size, "samples per step")->capture_default_str();
-  app.add_option("--threads", threads,
-                 "threads; any number gives the same bits (default: all cores)")
+  app.add_option(
+         "--threads", threads,
+         "threads; any number gives the same bits (default: as many as cores and CPU quota allow)")
       ->check(CLI::Range(1, 1024));
 }
 

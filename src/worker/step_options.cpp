@@ -9,7 +9,8 @@ void StepOptions::add_to(CLI::App& app) {
   model.add_to(app);
   memory.add_to(app);
   app.add_option("--batch-size", batch_size, "samples per step")->capture_default_str();
-  app.add_option("--threads", threads, "threads (default: all cores)")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", threads, "threads (default: as many as cores and CPU quota allow)")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--group", group, "samples in flight at once (default: planned)")
       ->check(CLI::PositiveNumber);
   app.add_option("--optimizer", optimizer, "name:key=value,...; its slots count")
