@@ -30,40 +30,40 @@ inline double seconds(const std::function<void()>& f, double budget = 0.15) {
 }
 
 #if defined(__x86_64__)
-// A loop of bare multiply-adds at this moment, in GFLOP/s: twelve independent chains of eight
-// floats.
-__attribute__((target("avx2,fma"))) inline double fma_loop() {
-  const double t = seconds(
-      [] {
-        asm volatile(
-            "mov $20000, %%ecx\n"
-            "1:\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm0\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm1\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm2\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm3\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm4\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm5\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm6\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm7\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm8\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm9\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm10\n"
-            "vfmadd231ps %%ymm12, %%ymm13, %%ymm11\n"
-            "dec %%ecx\n"
-            "jnz 1b\n"
-            :
-            :
-            : "ecx", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8",
-              "xmm9", "xmm10", "xmm11", "xmm12", "xmm13");
-      },
-      0.005);
-  return 20000.0 * 12 * 16 / t * 1e-9;
+// Bare multiply-adds: twelve independent chains of eight floats.
+inline constexpr double kFmaChunkFlops = 20000.0 * 12 * 16;
+__attribute__((target("avx2,fma"))) inline void fma_chunk() {
+  asm volatile(
+      "mov $20000, %%ecx\n"
+      "1:\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm0\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm1\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm2\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm3\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm4\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm5\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm6\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm7\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm8\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm9\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm10\n"
+      "vfmadd231ps %%ymm12, %%ymm13, %%ymm11\n"
+      "dec %%ecx\n"
+      "jnz 1b\n"
+      :
+      :
+      : "ecx", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+        "xmm10", "xmm11", "xmm12", "xmm13");
+}
+inline double fma_loop() {
+  return kFmaChunkFlops / seconds(fma_chunk, 0.005) * 1e-9;
 }
 inline bool can_run_fma_loop() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 #else
+inline constexpr double kFmaChunkFlops = 0.0;
+inline void fma_chunk() {}
 inline double fma_loop() {
   return 0.0;
 }

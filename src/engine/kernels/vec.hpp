@@ -69,7 +69,9 @@ SUREFIT_INLINE V8 relu(V8 x) {
 // and the load ports rather than the FMA units set the pace (62 instead of 80 GFLOP/s in Dense's
 // row layout).
 SUREFIT_INLINE V8 hold(V8 v) {
-#ifdef __AVX__
+#if defined(__AVX512VL__)
+  asm("" : "+v"(v));  // "x" stands for the first sixteen registers only
+#elif defined(__AVX__)
   asm("" : "+x"(v));
 #endif
   return v;
