@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GFLOP/s of bare multiply-adds on so many threads at once; 0 where the loop cannot run.
 //
-// Usage: bench_peak [threads]            the best moment of each thread
-//        bench_peak threads seconds      on average over that time, others' use of the cores
-//        included
+// Usage: bench_peak [threads]        the best moment of each thread
+//        bench_peak threads seconds  on average over that time, whoever else uses the cores
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
