@@ -52,6 +52,7 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
     Bound bound;
     bound.action = instance.action;
     bound.node = &graph_.node(instance.node);
+    bound.updates = bound.node->phase == Phase::kUpdate || !bound.node->op->pure();
     const auto inputs = graph_.input_types(*bound.node);
     const auto outputs = graph_.output_types(*bound.node);
     bound.traits = bound.node->op->traits(inputs, outputs);
@@ -115,7 +116,7 @@ void Executable::run(const StepContext& context, RunObserver* observer) {
         Bound& bound = bound_[static_cast<std::size_t>(i)];
         if (bound.traits.role == BatchRole::kBatchFree && begin > 0) continue;
         if (observer != nullptr) {
-          if (!updating && bound.node->phase == Phase::kUpdate) {
+          if (!updating && bound.updates) {
             updating = true;
             observer->before_updates();
           }

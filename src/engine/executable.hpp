@@ -55,6 +55,7 @@ class Executable {
   struct Bound {
     Action action = Action::kRun;
     const Node* node = nullptr;
+    bool updates = false;  // works on the gradients, or changes what is persistent
     OpTraits traits;
     double bytes_per_sample = 0, bytes_per_step = 0;  // of all operands
     std::size_t file_offset = 0;

@@ -11,8 +11,7 @@ namespace {
 
 using Joined = std::function<std::shared_ptr<const Op>(const Node& producer, const Node& reader, std::size_t at)>;
 
-// Joins `producer` into its only reader, if both agree. The joint node takes the reader's place: everything it reads
-// is ready there.
+// Joins `producer` and its only reader, if both agree; the joint node has the reader's id and phase.
 std::optional<Node> join(const Node& producer, const Node& reader, const Joined& joined) {
   const ValueId link = producer.outputs[0];
   const auto at = std::find(reader.inputs.begin(), reader.inputs.end(), link);
@@ -33,18 +32,41 @@ std::optional<Node> join(const Node& producer, const Node& reader, const Joined&
   return joint;
 }
 
-// The nodes without `producer`, whose reader becomes the joint node.
-void put_joint(Graph& graph, NodeId producer, Node joint) {
-  const NodeId reader = joint.id;
+// Puts the joint node in place of the two. The reader's place has everything that it reads ready; but where somebody in
+// between reads another result of the producer, it has to stand in the producer's place. It can if the reader adds only
+// persistent values, and none that it changes is read behind it.
+bool put_joint(Graph& graph, const std::vector<std::vector<NodeId>>& readers, NodeId producer, NodeId reader,
+               Node joint) {
+  const auto read_between = [&](ValueId id) {
+    const auto& list = readers[static_cast<std::size_t>(id)];
+    return std::any_of(list.begin(), list.end(), [&](NodeId other) { return other < reader; });
+  };
+  const Node& first = graph.node(producer);
+  const bool early = std::any_of(first.outputs.begin(), first.outputs.end(), read_between);
+  if (early) {
+    for (const ValueId id : graph.node(reader).inputs) {
+      if (id != first.outputs[0] && graph.value(graph.root(id)).origin != Origin::kPersistent) return false;
+    }
+    for (const int position : joint.op->mutated_inputs()) {
+      const ValueId changed = graph.root(joint.inputs[static_cast<std::size_t>(position)]);
+      for (const NodeId other : readers[static_cast<std::size_t>(changed)]) {
+        if (other > producer && other != reader) return false;
+      }
+    }
+    joint.phase = first.phase;
+    joint.source = first.source;
+  }
+  const NodeId place = early ? producer : reader, gone = early ? reader : producer;
   std::vector<Node> nodes;
   for (const Node& node : graph.nodes()) {
-    if (node.id == producer) continue;
-    nodes.push_back(node.id == reader ? std::move(joint) : node);
+    if (node.id == gone) continue;
+    nodes.push_back(node.id == place ? std::move(joint) : node);
     NodeId& source = nodes.back().source;
-    if (source == producer) source = reader;
-    if (source > producer) --source;
+    if (source == gone) source = place;
+    if (source > gone) --source;
   }
   graph.set_nodes(std::move(nodes));
+  return true;
 }
 
 bool fuse_once(Graph& graph, const Joined& joined) {
@@ -58,8 +80,7 @@ bool fuse_once(Graph& graph, const Joined& joined) {
     if (list.size() != 1 || kept) continue;
     std::optional<Node> joint = join(producer, graph.node(list[0]), joined);
     if (!joint) continue;
-    put_joint(graph, producer.id, std::move(*joint));
-    return true;
+    if (put_joint(graph, readers, producer.id, list[0], std::move(*joint))) return true;
   }
   return false;
 }

@@ -88,7 +88,9 @@ std::vector<ValueId> Graph::add(std::shared_ptr<const Op> op, std::vector<ValueI
     const auto id = static_cast<ValueId>(values_.size());
     std::string name = outputs.size() == 1 ? fmt::format("{}/{}", layer, op->kind())
                                            : fmt::format("{}/{}:{}", layer, op->kind(), i);
-    values_.push_back({id, std::move(outputs[i]), category, Origin::kNode, node.id, kNone, std::move(name)});
+    // What is computed beside the gradient of a parameter, sample by sample, is none.
+    const Category own = category == Category::kGradients && outputs[i].batched ? Category::kActivations : category;
+    values_.push_back({id, std::move(outputs[i]), own, Origin::kNode, node.id, kNone, std::move(name)});
     node.outputs.push_back(id);
   }
   node.op = std::move(op);

@@ -17,7 +17,7 @@ namespace surefit {
 // How a node relates to the batch; decides where a plan may split it.
 enum class BatchRole : std::uint8_t {
   kPerSample,  // sample n of every output depends on sample n of the batched inputs alone
-  kReduction,  // outputs are not batched: accumulated over samples in order
+  kReduction,  // outputs that are not batched are accumulated over samples in order; others as kPerSample
   kBatchFree,  // no batched operand at all
 };
 
@@ -43,8 +43,9 @@ struct OpTraits {
   int sample_grain = 1;
   // Every result is a number of this format.
   Half half = Half::kNo;
-  // Output 0 may take the memory of this input (same bytes, last use), or kNone.
+  // Output `in_place_output` may take the memory of this input (both batched, same bytes, last use), or kNone.
   int in_place_input = kNone;
+  int in_place_output = 0;
   std::size_t thread_scratch_bytes = 0;  // one per running thread
   std::size_t shared_scratch_bytes = 0;  // one per node
   // Cost model: fixed constants, not measurements, so that plan and train agree on any day.
@@ -95,7 +96,7 @@ struct Task {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // A kReduction overwrites its outputs when task.begin == 0 and accumulates otherwise.
+  // A kReduction overwrites its sums when task.begin == 0 and accumulates otherwise.
   virtual void run(const Task& task) const = 0;
   // What will run, for `summary --kernels`: "own winograd 4x4", "onednn jit:avx2".
   virtual std::string implementation() const = 0;

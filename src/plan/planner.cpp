@@ -105,15 +105,15 @@ class Planner {
       const Instance& instance = plan_.instances[static_cast<std::size_t>(i)];
       if (instance.action != Action::kRun) continue;
       const OpTraits& t = traits(instance.node);
-      if (t.in_place_input == kNone || t.role != BatchRole::kPerSample) continue;
+      if (t.in_place_input == kNone) continue;
       const int source = instance.inputs[static_cast<std::size_t>(t.in_place_input)];
-      const int target = instance.outputs[0];
+      const int target = instance.outputs[static_cast<std::size_t>(t.in_place_output)];
       const Buffer& from = plan_.buffers[static_cast<std::size_t>(source)];
       const Buffer& to = plan_.buffers[static_cast<std::size_t>(target)];
       const bool once = std::count(instance.inputs.begin(), instance.inputs.end(), source) == 1;
       const bool dies = last_reader[static_cast<std::size_t>(source)] == i && !kept(from.value);
       if (!once || !dies || from.persistent || graph_.value(from.value).origin == Origin::kInput ||
-          from.bytes != to.bytes || from.samples != to.samples) {
+          to.sample_bytes == 0 || from.bytes != to.bytes || from.samples != to.samples) {
         continue;
       }
       aliases_.emplace_back(source, target);

@@ -202,17 +202,22 @@ class Scheduler {
     std::vector<int> pass(count, 0);
     std::unordered_map<int, std::size_t> writer;        // copy -> step
     std::unordered_map<std::size_t, std::size_t> file;  // file offset -> step
-    const auto is_sum = [&](std::size_t s) {
+    const auto is_sum = [&](int copy, std::size_t s) {
       return part.steps[s].action == Action::kRun &&
-             traits(part.steps[s].node).role == BatchRole::kReduction;
+             traits(part.steps[s].node).role == BatchRole::kReduction &&
+             !graph_.value(plan_.buffers[index(copy)].value).type.batched;
     };
+    int forward = 0;  // the pass that ends the forward pass
     for (std::size_t s = 0; s < count; ++s) {
       const Instance& step = part.steps[s];
       for (const int copy : step.inputs) {
         if (const auto found = writer.find(copy); found != writer.end()) {
-          pass[s] = std::max(pass[s], pass[found->second] + (is_sum(found->second) ? 1 : 0));
+          pass[s] = std::max(pass[s], pass[found->second] + (is_sum(copy, found->second) ? 1 : 0));
         }
       }
+      const Node& node = graph_.node(step.node);
+      if (node.phase == Phase::kForward && !step.again) forward = std::max(forward, pass[s]);
+      if (!node.op->pure()) pass[s] = std::max(pass[s], forward);
       if (step.action == Action::kFetch && file.contains(step.file_offset)) {
         pass[s] = std::max(pass[s], pass[file.at(step.file_offset)]);
       }

@@ -54,6 +54,7 @@ class Verifier {
       : graph_(graph), plan_(plan), arena_(plan.arena_bytes), file_(plan.file_bytes) {
     for (const Node& node : graph.nodes()) {
       traits_.push_back(node.op->traits(graph.input_types(node), graph.output_types(node)));
+      if (node.phase == Phase::kForward) forward_.insert(node.id);
     }
   }
 
@@ -158,6 +159,12 @@ class Verifier {
     if (group == 0) ++runs_[node.id];
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       check_read(instance, node, i, segment, group);
+    // A bad loss must be seen while everything is as it was.
+    SUREFIT_CHECK(node.op->pure() || forward_.empty(),
+                  "{} of layer {} changes persistent memory before the forward pass is complete",
+                  node.op->kind(), node.layer);
+    if ((group + 1) * segment.group >= plan_.batch || traits.role == BatchRole::kBatchFree)
+      forward_.erase(node.id);
     // Scratch turns to garbage: whoever still needs those bytes will find out.
     std::vector<std::pair<std::size_t, std::size_t>> exclusive;
     for (const int scratch : {instance.thread_scratch, instance.shared_scratch}) {
@@ -194,8 +201,9 @@ class Verifier {
       exclusive.emplace_back(begin, end);
       // A reduction is whole only after its last group; until then nobody may read it.
       const bool last = (group + 1) * segment.group >= plan_.batch;
-      const bool partial = traits.role == BatchRole::kReduction && !last;
-      if (traits.role == BatchRole::kReduction && group > 0) {
+      const bool sum = traits.role == BatchRole::kReduction && b.sample_bytes == 0;
+      const bool partial = sum && !last;
+      if (sum && group > 0) {
         const std::size_t other = arena_.first_other(begin, end, tag_of(b.value, kPartial));
         SUREFIT_CHECK(other == end, "the partial sum '{}' was overwritten between groups", b.name);
       }
@@ -287,8 +295,9 @@ class Verifier {
       if (b.persistent) continue;
       const auto [from, to] = range(b, segment, group);
       if (end <= from || to <= begin) continue;
-      const bool replaced = output == 0 && traits.in_place_input == static_cast<int>(i) &&
-                            from == begin && to == end && traits.role == BatchRole::kPerSample;
+      const bool replaced = static_cast<int>(output) == traits.in_place_output &&
+                            traits.in_place_input == static_cast<int>(i) && from == begin &&
+                            to == end && buffer(instance.outputs[output]).sample_bytes > 0;
       SUREFIT_CHECK(replaced, "{} of layer {} overwrites its input '{}'", node.op->kind(),
                     node.layer, b.name);
     }
@@ -310,6 +319,7 @@ class Verifier {
   std::vector<OpTraits> traits_;
   ShadowArena arena_, file_;
   std::map<NodeId, int> runs_;
+  std::set<NodeId> forward_;  // nodes of the forward pass that have samples left
   std::set<ValueId> updated_;
 };
 

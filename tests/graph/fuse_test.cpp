@@ -73,6 +73,48 @@ TEST(Fuse, ReadingTwicePreventsIt) {
   EXPECT_EQ(kinds(graph), (Kinds{"a", "b"}));
 }
 
+// A backward node with two results: the gradient of w, which its update alone reads, and another
+// one that is read before.
+struct FakeUpdate {
+  Graph graph{fake_structural_ops()};
+  ValueId x, w;
+  std::vector<ValueId> back;
+  FakeUpdate() {
+    x = graph.add_input("x", batched_floats(8));
+    w = graph.add_persistent("w", floats(4), Category::kWeights);
+    back = graph.add(fake({.kind = "back",
+                           .outputs = {floats(4), batched_floats(8)},
+                           .absorbs = "update",
+                           .takes_over = {2}}),
+                     {x, w}, "back", Phase::kBackward);
+    graph.keep(graph.add1(fake({.kind = "next", .outputs = {batched_floats(8)}}), {back[1]}, "next",
+                          Phase::kBackward));
+  }
+  void update() {
+    graph.add(fake({.kind = "update", .mutated = {0}}), {w, back[0]}, "update", Phase::kUpdate);
+    fuse_updates(graph);
+    graph.check();
+  }
+};
+
+TEST(Fuse, AnUpdateGoesToWhereTheOtherResultIsRead) {
+  FakeUpdate step;
+  step.update();
+  EXPECT_EQ(kinds(step.graph, Phase::kBackward), (Kinds{"back+update", "next"}));
+  EXPECT_EQ(kinds(step.graph, Phase::kUpdate), Kinds{});
+  EXPECT_EQ(step.graph.nodes()[0].inputs, (std::vector<ValueId>{step.x, step.w, step.w}));
+  EXPECT_EQ(step.graph.nodes()[0].outputs, std::vector<ValueId>{step.back[1]});
+}
+
+TEST(Fuse, AnUpdateStaysBehindWhoeverReadsTheOldWeights) {
+  FakeUpdate step;
+  step.graph.keep(step.graph.add1(fake({.kind = "late", .outputs = {batched_floats(8)}}),
+                                  {step.x, step.w}, "late", Phase::kBackward));
+  step.update();
+  EXPECT_EQ(kinds(step.graph, Phase::kBackward), (Kinds{"back", "next", "late"}));
+  EXPECT_EQ(kinds(step.graph, Phase::kUpdate), Kinds{"update"});
+}
+
 Symbol first_block(const Symbol& x) {
   return Layer(MaxPooling2D{})(
       Layer(Conv2D{.filters = 8, .kernel_size = 3, .activation = "relu"})(x));

@@ -116,21 +116,44 @@ Graph network(Dice& dice, bool residual) {
     saved.push_back(graph.add1(fake(spec), inputs, "layer", Phase::kForward));
   }
   ValueId gradient = saved.back();
-  std::vector<ValueId> sums;
+  std::vector<std::pair<std::size_t, ValueId>> sums;  // of which weights
   for (std::size_t i = weights.size(); i-- > 0;) {
     const auto first = static_cast<NodeId>(graph.nodes().size());
+    // Both gradients in one node, which may even apply the first of them.
+    if (dice.chance(30)) {
+      const bool applies = dice.chance(50);
+      FakeOp::Spec both = {.kind = "backward"};
+      both.traits.role = BatchRole::kReduction;
+      both.traits.in_place_input = 0;
+      both.traits.in_place_output = applies ? 0 : 1;
+      std::vector<ValueId> inputs = {saved[i], gradient, weights[i]};
+      if (applies) {
+        both.traits.sample_grain = 1 << 20;  // the whole batch
+        both.mutated = {3};
+        inputs.push_back(weights[i]);
+      } else {
+        both.outputs.push_back(graph.value(weights[i]).type);
+      }
+      both.outputs.push_back(graph.value(saved[i]).type);
+      const auto made =
+          graph.add(fake(both), inputs, "layer", Phase::kBackward, Category::kGradients);
+      gradient = made.back();
+      if (!applies) sums.push_back({i, made[0]});
+      graph.set_source(first, static_cast<NodeId>(i));
+      continue;
+    }
     FakeOp::Spec sum = {.kind = "backward_weights", .outputs = {graph.value(weights[i]).type}};
     sum.traits.role = BatchRole::kReduction;
-    sums.push_back(graph.add1(fake(sum), {saved[i], gradient}, "layer", Phase::kBackward,
-                              Category::kGradients));
+    sums.push_back({i, graph.add1(fake(sum), {saved[i], gradient}, "layer", Phase::kBackward,
+                                  Category::kGradients)});
     gradient = graph.add1(fake({.kind = "backward_data", .outputs = {graph.value(saved[i]).type}}),
                           {gradient, weights[i]}, "layer", Phase::kBackward);
     graph.set_source(first, static_cast<NodeId>(i));
   }
-  for (std::size_t i = 0; i < sums.size(); ++i) {
+  for (const auto& [layer, sum] : sums) {
     FakeOp::Spec update = {.kind = "update", .mutated = {0}};
     update.traits.role = BatchRole::kBatchFree;
-    graph.add(fake(update), {weights[weights.size() - 1 - i], sums[i]}, "update", Phase::kUpdate);
+    graph.add(fake(update), {weights[layer], sum}, "update", Phase::kUpdate);
   }
   return graph;
 }

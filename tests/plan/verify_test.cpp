@@ -115,6 +115,41 @@ TEST_F(VerifyTest, AnUpdateBeforeTheLastReader) {
   expect_refused(broken, "holds something else");
 }
 
+TEST_F(VerifyTest, AChangeBeforeTheForwardPassIsComplete) {
+  FakeOp::Spec change = {.kind = "change", .mutated = {0}};
+  change.traits.role = BatchRole::kBatchFree;
+  const ValueId other = graph_.add_persistent("other", floats(5), Category::kWeights);
+  graph_.add(fake(change), {other}, "change", Phase::kUpdate);
+  Plan broken = plan();
+  EXPECT_NO_THROW(verify(graph_, broken));
+  const auto early = std::find_if(
+      broken.instances.begin(), broken.instances.end(),
+      [&](const Instance& instance) { return graph_.node(instance.node).op->kind() == "change"; });
+  std::rotate(broken.instances.begin() + 1, early, early + 1);
+  expect_refused(broken, "before the forward pass is complete");
+}
+
+// A sum beside results for every sample: those may be read at once, in the place of their input.
+TEST_F(VerifyTest, ASumWithResultsBesideIt) {
+  FakeOp::Spec both = {.kind = "both", .outputs = {floats(50), batched_floats(100)}};
+  both.traits.role = BatchRole::kReduction;
+  both.traits.in_place_input = 0;
+  both.traits.in_place_output = 1;
+  const std::vector<ValueId> made =
+      graph_.add(fake(both), {first_, third_}, "both", Phase::kBackward);
+  const ValueId reader = graph_.add1(fake({.kind = "reader", .outputs = {batched_floats(7)}}),
+                                     {made[1]}, "reader", Phase::kBackward);
+  graph_.keep(reader);
+  graph_.keep(made[0]);
+  for (const std::int64_t group : {0, 1, 3, 4}) {
+    Plan good = plan(group);
+    EXPECT_NO_THROW(verify(graph_, good)) << group;
+    EXPECT_EQ(buffer_of(good, made[1]).offset, buffer_of(good, first_).offset) << group;
+    buffer_of(good, made[0]).offset = buffer_of(good, made[1]).offset;
+    expect_refused(good, group == 0 ? "overwrites its input" : "");
+  }
+}
+
 TEST_F(VerifyTest, ADroppedUpdate) {
   Plan broken = plan();
   broken.instances.erase(update_in(broken));

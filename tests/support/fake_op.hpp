@@ -19,7 +19,8 @@ class FakeOp final : public Op {
     std::vector<ValueType> outputs = {};
     OpTraits traits = {};
     std::vector<int> mutated = {};
-    std::string absorbs = {};  // kind of the op it takes in
+    std::string absorbs = {};          // kind of the op it takes in
+    std::vector<int> takes_over = {};  // what it mutates then; it has lost output 0 to it
   };
   explicit FakeOp(Spec spec) : spec_(std::move(spec)) {}
   std::string_view kind() const override { return spec_.kind; }
@@ -49,6 +50,10 @@ class FakeOp final : public Op {
     Spec joint = spec_;
     joint.kind = fmt::format("{}+{}", spec_.kind, consumer.kind());
     joint.absorbs.clear();
+    if (!spec_.takes_over.empty()) {
+      joint.mutated = spec_.takes_over;
+      joint.outputs.erase(joint.outputs.begin());
+    }
     return std::make_shared<FakeOp>(joint);
   }
   std::vector<int> mutated_inputs() const override { return spec_.mutated; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms in which convolutions do the same: with weights transformed a slice at a time (less
-// memory), or where they are used (few samples). All give the same bits.
+// The forms in which nodes do the same: convolutions with weights transformed a slice at a time
+// (less memory) or where they are used (few samples), Dense layers that apply their gradient where
+// it arises (few samples). All give the same bits.
 #include "plan/search.hpp"
 #include "train/planned_step.hpp"
 
@@ -113,10 +114,86 @@ TEST(Forms, TheSearchTurnsToFrugalWhereNothingElseFits) {
 TEST(Forms, ExactConvolutionsHaveOne) {
   const Sequential model = wide_model();
   const FitOptions exact{.convolutions = Convolutions::kExact};
-  for (const Form form : {Form::kFew, Form::kFrugal}) {
+  for (const Form form : {Form::kFew, Form::kFrugal})
     EXPECT_TRUE(training_program(model.impl(), kWinograd, {}).graph().in_form(form, 4));
-    EXPECT_FALSE(training_program(model.impl(), exact, {}).graph().in_form(form, 4));
+  const Graph graph = training_program(model.impl(), exact, {}).graph();
+  EXPECT_FALSE(graph.in_form(Form::kFrugal, 4));
+  EXPECT_FALSE(graph.in_form(Form::kFew, 17));
+  EXPECT_EQ(count(*graph.in_form(Form::kFew, 4), "conv2d_update"), 0);
+}
+
+// Layers with many outputs and few, of odd sizes, some in several parts.
+Sequential dense_model(const Optimizer& optimizer) {
+  Sequential model(
+      {6, 6, 1},
+      {Conv2D{.filters = 17, .kernel_size = 2, .activation = "relu"}, Flatten{},
+       Dense{.units = 67, .activation = "relu"}, Dense{.units = 90, .use_bias = false},
+       Dense{.units = 11, .activation = "relu"}, Dense{.units = 3, .activation = "softmax"}});
+  model.compile({.optimizer = optimizer, .loss = "sparse_categorical_crossentropy"});
+  return model;
+}
+
+TEST(Forms, DenseAppliesItsGradientWithTheSameBits) {
+  for (const Optimizer& optimizer :
+       {Optimizer(SGD{.learning_rate = 0.1, .momentum = 0.9}), Optimizer(Adam{}),
+        Optimizer(Adam{.amsgrad = true, .weight_decay = 0.01, .use_ema = true})}) {
+    for (const std::int64_t samples : {7, 4}) {
+      const StepOutcome base = planned_step(dense_model(optimizer), {}, 0, samples, 7, {});
+      for (const std::int64_t group : {0, 1, 3}) {
+        for (const int threads : {1, 2, 5}) {
+          for (const bool in_place : {true, false}) {
+            PlanOptions options{.threads = threads, .group = group, .allow_in_place = in_place};
+            const StepOutcome usual =
+                planned_step(dense_model(optimizer), {}, 0, samples, 7, options);
+            options.form = Form::kFew;
+            const StepOutcome few =
+                planned_step(dense_model(optimizer), {}, 0, samples, 7, options);
+            for (const StepOutcome* each : {&usual, &few}) {
+              EXPECT_EQ(each->losses, base.losses) << "group " << group << " threads " << threads;
+              EXPECT_EQ(each->state, base.state) << "group " << group << " threads " << threads;
+            }
+          }
+        }
+      }
+    }
   }
+}
+
+TEST(Forms, DenseAppliesItsGradientWhereNobodyElseNeedsIt) {
+  const auto updates = [](const Model& model, std::int64_t batch) {
+    const Graph graph = training_program(model.impl(), {}, {}).graph();
+    const std::optional<Graph> few = graph.in_form(Form::kFew, batch);
+    return few ? count(*few, "dense_backward_update") : 0;
+  };
+  EXPECT_EQ(updates(dense_model(Adam{}), 16), 4);
+  EXPECT_EQ(updates(dense_model(Adam{}), 17), 0);
+  EXPECT_EQ(updates(dense_model(Adam{.global_clipnorm = 1}), 4), 0);
+  EXPECT_EQ(updates(dense_model(Adam{.clipvalue = 1}), 4), 0);
+  // A shared layer has the sum of two gradients, a penalty adds one.
+  const Symbol x = Input({6, 6, 1});
+  const Symbol flat = Layer(Flatten{})(Layer(Conv2D{.filters = 4, .kernel_size = 3})(x));
+  const Symbol same = Layer(Dense{.units = 64})(flat);
+  const Layer shared(Dense{.units = 64});
+  Model twice(
+      x, Layer(Dense{.units = 3, .kernel_regularizer = Object{"L2", {}}})(shared(shared(same))));
+  twice.compile({.optimizer = Adam{}, .loss = SparseCategoricalCrossentropy{.from_logits = true}});
+  EXPECT_EQ(updates(twice, 4), 1);
+}
+
+// The loss is looked at before the first change, though that is in the backward pass now.
+TEST(Forms, ABadLossLeavesTheWeightsAsTheyWere) {
+  Sequential model = dense_model(Adam{});
+  const TinyData data;
+  model.fit(data.x, data.y, {.batch_size = 4});  // memory now holds a loss that is fine
+  Tensor kernel = model.parameter("conv2d/kernel");
+  kernel.values<float>()[7] = std::nanf("");
+  model.set_parameter("conv2d/kernel", kernel);
+  const std::vector<std::string> before = bits_of(model);
+  const Graph graph = training_program(model.impl(), {}, {}).graph();
+  PlanSearch search(graph, {.batch = 4, .threads = 2});
+  ASSERT_EQ(search.finish(search.fastest()).form, Form::kFew);
+  EXPECT_THROW(model.fit(data.x, data.y, {.batch_size = 4}), NumericsError);
+  EXPECT_TRUE(bits_of(model) == before);
 }
 
 }  // namespace

@@ -42,6 +42,7 @@ inline StepOutcome planned_step(Sequential model, const Lossy& lossy, std::int64
   Executable executable(program.graph(), std::move(plan), pool, arena, [&](ValueId id) {
     return program.persistent(id, model.impl().parameters);
   });
+  executable.share_all();
   const TinyData data;
   for (std::int64_t n = 0; n < samples; ++n) {
     std::memcpy(executable.operand(program.inputs()[0]).at(n),

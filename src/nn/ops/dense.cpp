@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/ops/dense.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <tuple>
 
-#include "base/check.hpp"
 #include "engine/kernels/table.hpp"
 #include "graph/autodiff.hpp"
 #include "nn/ops/activation.hpp"
+#include "nn/ops/dense_backward.hpp"
 #include "nn/ops/dense_cut.hpp"
 #include "nn/ops/kernel.hpp"
 
@@ -17,193 +15,9 @@ namespace {
 
 using kernels::DenseShape;
 
-constexpr std::int64_t kStripRows = 512;  // of a kernel with many outputs
-
 DenseShape shape_of(const ValueType& input, std::int64_t units) {
   return {static_cast<std::int64_t>(input.stored_count()), units};
 }
-
-// Part `index` of [0, count) in steps of `step`.
-std::pair<std::int64_t, std::int64_t> part(std::int64_t count, std::int64_t step,
-                                           std::int64_t index) {
-  return {std::min(count, index * step), std::min(count, (index + 1) * step)};
-}
-
-void backward_bias(const DenseShape& shape, const Task& task, const Operand& diff_bias) {
-  kernels::DenseBackwardBiasArgs args;
-  args.shape = shape;
-  args.diff_dst = task.inputs[1].at(task.begin);
-  args.diff_dst_stride = float_stride(task.inputs[1]);
-  args.diff_bias = diff_bias.at();
-  args.sample_end = task.end - task.begin;
-  args.first = task.begin == 0;
-  kernels::table().dense.backward_bias(args);
-}
-
-// What a task needs besides its range of weights.
-kernels::DenseBackwardWeightsArgs weights_args(const DenseShape& shape, const Task& task) {
-  kernels::DenseBackwardWeightsArgs args;
-  args.shape = shape;
-  args.src = task.inputs[0].at(task.begin);
-  args.src_stride = float_stride(task.inputs[0]);
-  args.diff_dst = task.inputs[1].at(task.begin);
-  args.diff_dst_stride = float_stride(task.inputs[1]);
-  args.sample_end = task.end - task.begin;
-  args.first = task.begin == 0;
-  return args;
-}
-
-// The gradient of a large kernel, used up piece by piece: a piece is computed over all samples,
-// applied, and forgotten. Inputs: x, dy, kernel, slots; output: the gradient of the bias.
-class DenseUpdateOp final : public Op {
- public:
-  DenseUpdateOp(const DenseShape& shape, bool bias, std::shared_ptr<const ElementUpdate> update,
-                std::size_t slots)
-      : shape_(shape), bias_(bias), update_(std::move(update)) {
-    SUREFIT_CHECK(cut_dense(shape).k_parts == 1, "{} weights in parts",
-                  kernels::dense_weight_count(shape));
-    for (std::size_t i = 0; i <= slots; ++i) positions_.push_back(static_cast<int>(i) + 2);
-  }
-  std::string_view kind() const override { return "dense_update"; }
-  std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    std::vector<ValueType> types;
-    if (bias_) types.push_back(vector_type(shape_.outputs));
-    return types;
-  }
-  std::vector<int> mutated_inputs() const override { return positions_; }
-  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
-    OpTraits traits;
-    traits.role = BatchRole::kReduction;
-    traits.blocks = static_cast<int>(cut_dense(shape_).unit_parts) + (bias_ ? 1 : 0);
-    traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
-    traits.thread_scratch_bytes =
-        static_cast<std::size_t>(kStripRows * kernels::kDensePanel) * sizeof(float);
-    return traits;
-  }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
-                               int) const override {
-    return make_kernel(
-        "own", [shape = shape_, cut = cut_dense(shape_), update = update_](const Task& task) {
-          // Part of a batch would be applied as if it were the whole.
-          SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
-                        task.begin, task.end, task.step->samples);
-          if (task.block == cut.unit_parts) return backward_bias(shape, task, task.outputs[0]);
-          auto* gradient = reinterpret_cast<float*>(task.thread_scratch);
-          kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
-          args.read_soon = true;
-          const auto [first, last] = part(kernels::dense_units(shape), cut.unit_step, task.block);
-          for (args.unit_begin = first; args.unit_begin < last; ++args.unit_begin) {
-            args.unit_end = args.unit_begin + 1;
-            for (args.k_begin = 0; args.k_begin < shape.inputs; args.k_begin = args.k_end) {
-              args.k_end = std::min(shape.inputs, args.k_begin + kStripRows);
-              const std::int64_t begin =
-                  (args.unit_begin * shape.inputs + args.k_begin) * kernels::kDensePanel;
-              args.diff_weights = gradient - begin;  // the kernel addresses the whole array
-              kernels::table().dense.backward_weights(args);
-              update->run(*task.step, task.inputs.subspan(2), begin,
-                          (args.k_end - args.k_begin) * kernels::kDensePanel, gradient);
-            }
-          }
-        });
-  }
-
- private:
-  DenseShape shape_;
-  bool bias_;
-  std::shared_ptr<const ElementUpdate> update_;
-  std::vector<int> positions_;
-};
-
-// Where the gradient of the kernel is much larger than a batch of its input.
-bool is_large(const DenseShape& shape) {
-  return kernels::dense_units(shape) > 1 && shape.outputs >= 256 &&
-         kernels::dense_weight_count(shape) >= 1 << 20;
-}
-
-class DenseBackwardWeightsOp final : public Op {
- public:
-  DenseBackwardWeightsOp(const DenseShape& shape, bool bias) : shape_(shape), bias_(bias) {}
-  std::string_view kind() const override { return "dense_backward_weights"; }
-  std::vector<ValueType> infer(std::span<const ValueType>) const override {
-    std::vector<ValueType> types = {vector_type(kernels::dense_weight_count(shape_))};
-    if (bias_) types.push_back(vector_type(shape_.outputs));
-    return types;
-  }
-  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
-    OpTraits traits;
-    traits.role = BatchRole::kReduction;
-    const DenseCut cut = cut_dense(shape_);
-    traits.blocks = static_cast<int>(cut.blocks()) + (bias_ ? 1 : 0);
-    traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
-    return traits;
-  }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
-                               int) const override {
-    const DenseShape shape = shape_;
-    const DenseCut cut = cut_dense(shape);
-    return make_kernel("own", [shape, cut](const Task& task) {
-      if (task.block == cut.blocks()) return backward_bias(shape, task, task.outputs[1]);
-      const DensePart own = dense_part(shape, cut, cut.part_of(task.block));
-      kernels::DenseBackwardWeightsArgs args = weights_args(own.shape, task);
-      args.src += own.k_begin;
-      args.diff_weights = task.outputs[0].at() + own.weights_begin;
-      args.k_end = own.shape.inputs;
-      std::tie(args.unit_begin, args.unit_end) =
-          part(kernels::dense_units(shape), cut.unit_step, cut.unit_part_of(task.block));
-      kernels::table().dense.backward_weights(args);
-    });
-  }
-  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
-                                   std::span<const ValueType>) const override {
-    auto update = is_large(shape_) ? consumer.element_update() : nullptr;
-    if (update == nullptr) return nullptr;
-    return std::make_shared<DenseUpdateOp>(shape_, bias_, std::move(update),
-                                           consumer.mutated_inputs().size() - 1);
-  }
-
- private:
-  DenseShape shape_;
-  bool bias_;
-};
-
-class DenseBackwardDataOp final : public Op {
- public:
-  DenseBackwardDataOp(const DenseShape& shape, ValueType input)
-      : shape_(shape), input_(std::move(input)) {}
-  std::string_view kind() const override { return "dense_backward_data"; }
-  std::vector<ValueType> infer(std::span<const ValueType>) const override { return {input_}; }
-  OpTraits traits(std::span<const ValueType>, std::span<const ValueType>) const override {
-    OpTraits traits;
-    const DenseCut cut = cut_dense(shape_);
-    traits.blocks =
-        static_cast<int>(cut.k_parts > 1 ? cut.k_parts : div_up(shape_.inputs, kStripRows));
-    traits.samples_per_task = 64;
-    traits.flops_per_sample = 2.0 * static_cast<double>(shape_.inputs * shape_.outputs);
-    return traits;
-  }
-  std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
-                               int) const override {
-    return make_kernel("own", [shape = shape_, cut = cut_dense(shape_)](const Task& task) {
-      const bool parts = cut.k_parts > 1;
-      const DensePart own = dense_part(shape, cut, parts ? task.block : 0);
-      kernels::DenseBackwardDataArgs args;
-      args.shape = own.shape;
-      args.diff_dst = task.inputs[0].at(task.begin);
-      args.diff_dst_stride = float_stride(task.inputs[0]);
-      args.weights = task.inputs[1].at() + own.weights_begin;
-      args.diff_src = task.outputs[0].at(task.begin) + own.k_begin;
-      args.diff_src_stride = float_stride(task.outputs[0]);
-      args.sample_end = task.end - task.begin;
-      args.k_end = own.shape.inputs;
-      if (!parts) std::tie(args.k_begin, args.k_end) = part(shape.inputs, kStripRows, task.block);
-      kernels::table().dense.backward_data(args);
-    });
-  }
-
- private:
-  DenseShape shape_;
-  ValueType input_;
-};
 
 // The sums of one part, without bias.
 void run_part(kernels::DenseForwardArgs own, const DenseCut& cut, const Task& task) {
@@ -272,7 +86,7 @@ class DenseOp final : public Op {
       own.sample_end = task.end - task.begin;
       if (task.phase == 1) return add_parts(own, cut, task);
       std::tie(own.unit_begin, own.unit_end) =
-          part(kernels::dense_units(own.shape), cut.unit_step, cut.unit_part_of(task.block));
+          piece_of(kernels::dense_units(own.shape), cut.unit_step, cut.unit_part_of(task.block));
       if (cut.k_parts > 1) return run_part(own, cut, task);
       kernels::table().dense.forward(own);
     });
@@ -289,16 +103,25 @@ class DenseOp final : public Op {
     }
     const ValueType input = builder.type(builder.input(0));
     const DenseShape shape = shape_of(input, units_);
-    if (builder.wants(1) || (bias_ && builder.wants(2))) {
-      const auto gradients = builder.emit(std::make_shared<DenseBackwardWeightsOp>(shape, bias_),
+    const bool weights = builder.wants(1) || (bias_ && builder.wants(2));
+    if (weights && builder.wants(0) && in_parts(shape)) {
+      const auto gradients =
+          builder.emit(make_dense_backward_op(shape, bias_, input),
+                       {builder.input(0), diff_dst, builder.input(1)}, Category::kGradients);
+      builder.set_input_gradient(1, gradients[0]);
+      builder.set_input_gradient(0, gradients[1]);
+      if (bias_) builder.set_input_gradient(2, gradients[2]);
+      return;
+    }
+    if (weights) {
+      const auto gradients = builder.emit(make_dense_backward_weights_op(shape, bias_),
                                           {builder.input(0), diff_dst}, Category::kGradients);
       builder.set_input_gradient(1, gradients[0]);
       if (bias_) builder.set_input_gradient(2, gradients[1]);
     }
     if (builder.wants(0)) {
-      builder.set_input_gradient(0,
-                                 builder.emit1(std::make_shared<DenseBackwardDataOp>(shape, input),
-                                               {diff_dst, builder.input(1)}));
+      builder.set_input_gradient(0, builder.emit1(make_dense_backward_data_op(shape, input),
+                                                  {diff_dst, builder.input(1)}));
     }
   }
 
