@@ -35,8 +35,8 @@ std::optional<Node> join(const Node& producer, const Node& reader, const Joined&
 // Puts the joint node in place of the two. The reader's place has everything that it reads ready; but where somebody in
 // between reads another result of the producer, it has to stand in the producer's place. It can if the reader adds only
 // persistent values, and none that it changes is read behind it.
-bool put_joint(Graph& graph, const std::vector<std::vector<NodeId>>& readers, NodeId producer, NodeId reader,
-               Node joint) {
+bool put_joint(Graph& graph, const std::vector<std::vector<NodeId>>& readers, NodeId producer, Node joint) {
+  const NodeId reader = joint.id;
   const auto read_between = [&](ValueId id) {
     const auto& list = readers[static_cast<std::size_t>(id)];
     return std::any_of(list.begin(), list.end(), [&](NodeId other) { return other < reader; });
@@ -80,7 +80,7 @@ bool fuse_once(Graph& graph, const Joined& joined) {
     if (list.size() != 1 || kept) continue;
     std::optional<Node> joint = join(producer, graph.node(list[0]), joined);
     if (!joint) continue;
-    if (put_joint(graph, readers, producer.id, list[0], std::move(*joint))) return true;
+    if (put_joint(graph, readers, producer.id, std::move(*joint))) return true;
   }
   return false;
 }

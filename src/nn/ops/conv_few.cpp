@@ -3,7 +3,6 @@
 // gradients brought back and applied where they arise (engine/kernels/conv_winograd_few.hpp).
 #include <algorithm>
 
-#include "base/check.hpp"
 #include "engine/kernels/table.hpp"
 #include "nn/ops/conv_blocked.hpp"
 #include "nn/ops/conv_task.hpp"
@@ -126,9 +125,7 @@ class FewGradientOp final : public Op {
     return make_kernel(
         "own winograd, few tiles", [s = shape_, room = samples_, update = update_, v = v_floats(),
                                     blocks = blocks()](const Task& task) {
-          // Part of a batch would be applied as if it were the whole.
-          SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
-                        task.begin, task.end, task.step->samples);
+          check_whole_batch(task);
           auto* shared = reinterpret_cast<float*>(task.shared_scratch);
           if (task.phase == 0) return transform(s, room, task, shared, shared + v, blocks);
           kernels::WinogradFewGradient args{s, tiles_of(s, WinogradDirection::kForward, room),

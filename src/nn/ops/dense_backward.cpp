@@ -86,9 +86,7 @@ class DenseUpdateOp final : public Op {
                                int) const override {
     return make_kernel("own", [shape = shape_, cut = cut_dense(shape_),
                                update = update_](const Task& task) {
-      // Part of a batch would be applied as if it were the whole.
-      SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
-                    task.begin, task.end, task.step->samples);
+      check_whole_batch(task);
       if (task.block == cut.unit_parts) return backward_bias(shape, task, task.outputs[0]);
       auto* gradient = reinterpret_cast<float*>(task.thread_scratch);
       kernels::DenseBackwardWeightsArgs args = weights_args(shape, task);
@@ -247,9 +245,7 @@ class DenseBackwardOp final : public Op {
       weights.src += strip.part.k_begin;
       weights.unit_end = kernels::dense_units(shape);
       if (update) {
-        // Part of a batch would be applied as if it were the whole.
-        SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
-                      task.begin, task.end, task.step->samples);
+        check_whole_batch(task);
         weights.shape.inputs = strip.end - strip.begin;
         weights.src += strip.begin;
         weights.diff_weights = reinterpret_cast<float*>(task.thread_scratch);

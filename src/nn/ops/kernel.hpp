@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.hpp"
 #include "graph/op.hpp"
 
 namespace surefit {
@@ -26,6 +27,12 @@ class FunctionKernel final : public Kernel {
 template <typename Function>
 std::unique_ptr<Kernel> make_kernel(std::string implementation, Function function) {
   return std::make_unique<FunctionKernel<Function>>(std::move(implementation), std::move(function));
+}
+
+// For kernels that apply a gradient where it arises: part of a batch would count as the whole.
+inline void check_whole_batch(const Task& task) {
+  SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
+                task.begin, task.end, task.step->samples);
 }
 
 // Floats from one sample of an operand to the next.
