@@ -40,34 +40,59 @@ void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t sr
   }
 }
 
-// R rows by 16 columns over k input channels in order.
-template <int R>
-SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const float* b, int k,
-                                 float* c) {
-  V16 acc[R];
-  unroll<R>([&](auto r) SUREFIT_LAMBDA { acc[r] = V16{}; });
-#pragma GCC unroll 4
-  for (int i = 0; i < k; ++i) {
-    const V16 bv = hold(load16(b + i * 16));
-    unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], a[r * pitch + i], bv); });
+// Three rows, `pitch` floats apart. Their addresses are one register plus 0, 1 and 2 times another;
+// twelve rows with an address each do not fit into the registers there are.
+struct ThreeRows {
+  const float* first;
+
+  SUREFIT_INLINE void forward(int floats) {
+    first += floats;
+    asm("" : "+r"(first));  // or the compiler goes back to twelve
   }
-  unroll<R>([&](auto r) SUREFIT_LAMBDA { store16(c + r * 16, acc[r]); });
+};
+
+// R rows by G groups of 16 columns over k input channels in order; k is a multiple of 8.
+template <int R, int G>
+SUREFIT_INLINE void product_tile(const float* a, std::ptrdiff_t pitch, const float* b,
+                                 std::ptrdiff_t b_group, int k, float* c, std::ptrdiff_t c_group) {
+  V16 acc[R][G];
+  ThreeRows rows[(R + 2) / 3];
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    unroll<G>([&](auto g) SUREFIT_LAMBDA { acc[r][g] = V16{}; });
+    if (r % 3 == 0) rows[r / 3].first = a + r * pitch;
+  });
+  for (int i = 0; i < k; i += 4, b += 4 * 16) {
+    unroll<4>([&](auto j) SUREFIT_LAMBDA {
+      V16 bv[G];
+      unroll<G>([&](auto g) SUREFIT_LAMBDA { bv[g] = hold(load16(b + g * b_group + j * 16)); });
+      unroll<R>([&](auto r) SUREFIT_LAMBDA {
+        const V16 x = splat16(rows[r / 3].first[r % 3 * pitch + j]);
+        unroll<G>([&](auto g) SUREFIT_LAMBDA { multiply_add(acc[r][g], x, bv[g]); });
+      });
+    });
+    unroll<(R + 2) / 3>([&](auto i3) SUREFIT_LAMBDA { rows[i3].forward(4); });
+  }
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    unroll<G>([&](auto g) SUREFIT_LAMBDA { store16(c + g * c_group + r * 16, acc[r][g]); });
+  });
 }
 
 // Meanwhile asks for the U that is needed next, evenly, if it comes from far away.
-void product(const float* v, int pitch, int rows, const float* u, int k, const float* next,
-             float* m) {
+template <int G>
+void product(const float* v, int pitch, int rows, const float* u, std::ptrdiff_t u_group, int k,
+             const float* next, float* m, std::ptrdiff_t m_group) {
   const int pieces = ceil_div(rows, kProductTile);
   for (int i = 0; i < pieces; ++i) {
     const int begin = part_begin(rows, pieces, i);
     if (next != nullptr) {
       for (int line = part_begin(k, pieces, i); line < part_begin(k, pieces, i + 1); ++line) {
-        __builtin_prefetch(next + std::ptrdiff_t(line) * 16, 0, 2);
+        for (int g = 0; g < G; ++g)
+          __builtin_prefetch(next + g * u_group + std::ptrdiff_t(line) * 16, 0, 2);
       }
     }
     with_count<kProductTile>(part_begin(rows, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
-      product_tile<r.value>(v + std::ptrdiff_t(begin) * pitch, pitch, u, k,
-                            m + std::ptrdiff_t(begin) * 16);
+      product_tile<r.value, G>(v + std::ptrdiff_t(begin) * pitch, pitch, u, u_group, k,
+                               m + std::ptrdiff_t(begin) * 16, m_group);
     });
   }
 }
@@ -109,11 +134,17 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
       for (int e = 0; e < 36; ++e) {
         outputs.ask();
         inputs.ask();  // all of it by the end of the first groups
-        for (int i = 0; i < batch; ++i) {
+        for (int i = 0; i < batch;) {
           const float* u = a.u + ((from - a.group_begin + i) * 36 + e) * u_element;
-          const float* next = i + 1 < batch ? u + 36 * u_element : u + (1 - i * 36) * u_element;
-          if (most == 1) next = nullptr;
-          product(v + e * v_element, pitch, count, u, p.ci8, next, m + (i * 36 + e) * m_element);
+          const int groups = at_most(kProductGroups, batch - i);
+          const float* next =
+              i + groups < batch ? u + groups * 36 * u_element : u + (1 - i * 36) * u_element;
+          if (p.ci8 <= 256) next = nullptr;
+          with_count<kProductGroups>(groups, [&](auto g) SUREFIT_LAMBDA {
+            product<g.value>(v + e * v_element, pitch, count, u, 36 * u_element, p.ci8, next,
+                             m + (i * 36 + e) * m_element, 36 * m_element);
+          });
+          i += groups;
         }
       }
       for (int i = 0; i < batch * 2; ++i) {

@@ -114,7 +114,7 @@ SUREFIT_SHAPE_FN int winograd_chunk(const ConvShape& s, WinogradDirection d) {
 }
 // Output groups multiplied while one element's transformed input is in cache.
 SUREFIT_SHAPE_FN int winograd_batch(int ci8) {
-  return ci8 <= 256 ? 1 : 4;
+  return ci8 <= 256 ? 2 : 4;
 }
 SUREFIT_SHAPE_FN int winograd_blocks(const ConvShape& s, WinogradDirection d) {
   return ceil_div(winograd_plane(s, d).tiles, winograd_chunk(s, d));

@@ -60,7 +60,7 @@ SUREFIT_INLINE void product_tile(const float* v, std::ptrdiff_t v_block, const f
   for (int b = 0; b < blocks; ++b, v += v_block, u += 8 * 16) {
     unroll<8>([&](auto i) SUREFIT_LAMBDA {
       const V16 uv = hold(load16(u + i * 16));
-      unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], v[r * 8 + i], uv); });
+      unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], splat16(v[r * 8 + i]), uv); });
     });
   }
   unroll<R>([&](auto r) SUREFIT_LAMBDA { store16(m + r * 16, acc[r]); });
@@ -129,7 +129,7 @@ SUREFIT_INLINE void outer_tile(const float* v, const float* m, int tiles, float*
 #pragma GCC unroll 2
   for (int t = 0; t < tiles; ++t) {
     const V16 mv = hold(load16(m + t * 16));
-    unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], v[t * 8 + r], mv); });
+    unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], splat16(v[t * 8 + r]), mv); });
   }
   unroll<R>([&](auto r) SUREFIT_LAMBDA { store16(du + r * 16, acc[r]); });
 }

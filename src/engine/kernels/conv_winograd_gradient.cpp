@@ -108,36 +108,49 @@ enum class Sums {
   kAdd,       // adds its own
 };
 
-// R input channels by 16 output channels over the tiles in order.
-template <int R, Sums How>
-SUREFIT_NOINLINE void outer_tile(const float* v, int width, const float* m, int tiles, float* du) {
-  V16 acc[R];
-  unroll<R>([&](auto r)
-                SUREFIT_LAMBDA { acc[r] = How == Sums::kContinue ? load16(du + r * 16) : V16{}; });
+// R input channels by G groups of 16 output channels over the tiles in order.
+template <int R, int G, Sums How>
+SUREFIT_NOINLINE void outer_tile(const float* v, int width, const float* m, std::ptrdiff_t m_group,
+                                 int tiles, float* du, std::ptrdiff_t du_group) {
+  V16 acc[R][G];
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    unroll<G>([&](auto g) SUREFIT_LAMBDA {
+      acc[r][g] = How == Sums::kContinue ? load16(du + g * du_group + r * 16) : V16{};
+    });
+  });
 #pragma GCC unroll 2
   for (int t = 0; t < tiles; ++t) {
-    const V16 mv = hold(load16(m + t * 16));
-    unroll<R>([&](auto r) SUREFIT_LAMBDA { multiply_add(acc[r], v[t * width + r], mv); });
+    V16 mv[G];
+    unroll<G>([&](auto g) SUREFIT_LAMBDA { mv[g] = hold(load16(m + g * m_group + t * 16)); });
+    unroll<R>([&](auto r) SUREFIT_LAMBDA {
+      const V16 x = splat16(v[t * width + r]);
+      unroll<G>([&](auto g) SUREFIT_LAMBDA { multiply_add(acc[r][g], x, mv[g]); });
+    });
   }
   unroll<R>([&](auto r) SUREFIT_LAMBDA {
-    float* out = du + r * 16;
-    store16(out, How == Sums::kAdd ? load16(out) + acc[r] : acc[r]);
+    unroll<G>([&](auto g) SUREFIT_LAMBDA {
+      float* out = du + g * du_group + r * 16;
+      store16(out, How == Sums::kAdd ? load16(out) + acc[r][g] : acc[r][g]);
+    });
   });
 }
 
-template <Sums How>
+// G groups: one element of the window.
+template <int G, Sums How>
 void accumulate(const Job& job, const float* v, const float* m, int tiles, float* du) {
+  const std::ptrdiff_t m_group = std::ptrdiff_t(job.chunk) * 16;
+  const std::ptrdiff_t du_group = std::ptrdiff_t(job.p.ci8) * 16 * 36;
   for (int panel = 0; panel < job.p.ci8; panel += kPanel) {
     const int width = at_most(job.p.ci8 - panel, kPanel);
     const int pieces = ceil_div(width, kProductTile);
     const float* at = v + std::ptrdiff_t(panel) * job.chunk;
     for (int i = 0; i < pieces; ++i) {
       const int begin = part_begin(width, pieces, i);
-      with_count<kProductTile>(part_begin(width, pieces, i + 1) - begin,
-                               [&](auto r) SUREFIT_LAMBDA {
-                                 outer_tile<r.value, How>(at + begin, width, m, tiles,
-                                                          du + std::ptrdiff_t(panel + begin) * 16);
-                               });
+      with_count<kProductTile>(
+          part_begin(width, pieces, i + 1) - begin, [&](auto r) SUREFIT_LAMBDA {
+            outer_tile<r.value, G, How>(at + begin, width, m, m_group, tiles,
+                                        du + std::ptrdiff_t(panel + begin) * 16, du_group);
+          });
     }
   }
 }
@@ -151,7 +164,7 @@ void run_tiles(const Job& job, int first, int count, Sums how) {
   const WinogradPlane& p = job.p;
   const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
   const WinogradTile following = tile_behind(run.tiles[count - 1], p.tiles_w, p.tiles);
-  const int parts = (job.group_end - job.group_begin) * 12;
+  const int parts = ceil_div(job.group_end - job.group_begin, kProductGroups) * 12;
   Asking<false> inputs(pixels_of(job.a.src, job.a.src_stride, p.in_h, p.in_w, 0, p.ci8 / 8,
                                  following, count, p.tiles_w, p.tiles),
                        parts);
@@ -159,7 +172,8 @@ void run_tiles(const Job& job, int first, int count, Sums how) {
       pixels_of(job.a.diff_dst, job.a.diff_dst_stride, p.out_h, p.out_w, job.group_begin * 2,
                 at_most(job.group_end * 2, p.co8 / 8), following, count, p.tiles_w, p.tiles),
       parts);
-  for (int group = job.group_begin; group < job.group_end; ++group) {
+  for (int group = job.group_begin; group < job.group_end;) {
+    const int groups = at_most(kProductGroups, job.group_end - group);
     for (int k = 0; k < 12; ++k) {
       inputs.ask();
       gradients.ask();
@@ -168,10 +182,13 @@ void run_tiles(const Job& job, int first, int count, Sums how) {
       const float* v = job.v + k * job.v_element;
       const float* m =
           job.m + k * job.m_element + std::ptrdiff_t(group - job.group_begin) * job.chunk * 16;
-      (how == Sums::kBegin      ? accumulate<Sums::kBegin>
-       : how == Sums::kContinue ? accumulate<Sums::kContinue>
-                                : accumulate<Sums::kAdd>)(job, v, m, run.count, du);
+      with_count<kProductGroups>(groups, [&](auto g) SUREFIT_LAMBDA {
+        (how == Sums::kBegin      ? accumulate<g.value, Sums::kBegin>
+         : how == Sums::kContinue ? accumulate<g.value, Sums::kContinue>
+                                  : accumulate<g.value, Sums::kAdd>)(job, v, m, run.count, du);
+      });
     }
+    group += groups;
   }
 }
 

@@ -8,8 +8,11 @@
 
 namespace surefit::kernels::SUREFIT_ISA {
 
-// Most sums of sixteen that a product's tile keeps in registers.
+// A product's tile: so many rows by so many groups of sixteen columns, whose sums stay in registers.
+// Two groups where there is room: a row's float is then fetched once for two multiply-adds, which
+// two loads a cycle could not feed otherwise.
 inline constexpr int kProductTile = kRegisters == 32 ? 12 : 6;
+inline constexpr int kProductGroups = kRegisters == 32 ? 2 : 1;
 
 #ifdef __AVX512F__
 using V16 = float __attribute__((vector_size(64)));
@@ -21,8 +24,11 @@ SUREFIT_INLINE V16 load16(const float* p) {
 SUREFIT_INLINE void store16(float* p, V16 v) {
   std::memcpy(p, &v, sizeof v);
 }
-SUREFIT_INLINE void multiply_add(V16& sum, float x, V16 y) {
-  sum += reinterpret_cast<V16>(_mm512_set1_ps(x)) * y;
+SUREFIT_INLINE V16 splat16(float x) {
+  return reinterpret_cast<V16>(_mm512_set1_ps(x));
+}
+SUREFIT_INLINE void multiply_add(V16& sum, V16 x, V16 y) {
+  sum += x * y;
 }
 SUREFIT_INLINE V16 hold(V16 v) {
   asm("" : "+v"(v));
@@ -42,10 +48,13 @@ SUREFIT_INLINE void store16(float* p, V16 v) {
 SUREFIT_INLINE V16 operator+(V16 a, V16 b) {
   return {a.low + b.low, a.high + b.high};
 }
-SUREFIT_INLINE void multiply_add(V16& sum, float x, V16 y) {
-  const V8 xv = splat(x);
-  sum.low += xv * y.low;
-  sum.high += xv * y.high;
+SUREFIT_INLINE V16 splat16(float x) {
+  const V8 v = splat(x);
+  return {v, v};
+}
+SUREFIT_INLINE void multiply_add(V16& sum, V16 x, V16 y) {
+  sum.low += x.low * y.low;
+  sum.high += x.high * y.high;
 }
 SUREFIT_INLINE V16 hold(V16 v) {
   return {hold(v.low), hold(v.high)};
