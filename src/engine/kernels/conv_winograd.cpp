@@ -15,7 +15,7 @@ void transform_weights(const WinogradWeights& a, int group) {
   const WinogradPlane p = winograd_plane(a.shape, a.direction);
   const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
   float* u = a.u + (group - a.group_begin) * 36 * element;
-  float turned[9 * 64];
+  float turned[kWinogradTurnedFloats];
   const KernelBlocks kernels{a.shape, a.direction, a.weights};
   for (int in_block = 0; in_block < p.ci8 / 8; ++in_block, u += 8 * 16)
     transform_kernels(kernels, p, group, in_block, turned, u, element);
@@ -29,13 +29,14 @@ void transform_input(const WinogradPlane& p, const float* src, std::ptrdiff_t sr
   const int pitch = winograd_pitch(p.ci8);
   for (int pair = 0; pair < p.ci8 / 8; pair += 2) {
     for (int t = 0; t < count; ++t) {
-      for (int c = pair; c < at_most(pair + 2, p.ci8 / 8); ++c) {
+      for_blocks(pair, at_most(pair + 2, p.ci8 / 8), [&](auto vector, int c) SUREFIT_LAMBDA {
         with_window<6>(src + tiles[t].sample * src_stride + c * plane, p.in_h, p.in_w,
                        tiles[t].row - p.pad_top, tiles[t].column - p.pad_left,
                        [&](const auto& window) SUREFIT_LAMBDA {
-                         transform_window(window, v + std::ptrdiff_t(t) * pitch + c * 8, element);
+                         transform_window<decltype(vector)>(
+                             window, v + std::ptrdiff_t(t) * pitch + c * 8, element);
                        });
-      }
+      });
     }
   }
 }
@@ -147,12 +148,10 @@ void pass(const WinogradPass& a, Samples samples, int block, float* scratch) {
           i += groups;
         }
       }
-      for (int i = 0; i < batch * 2; ++i) {
-        const int out_block = from * 2 + i;
-        if (out_block * 8 >= p.co8) break;
-        transform_output(p, a, out_block, positions, count, m + i / 2 * 36 * m_element + i % 2 * 8,
-                         m_element);
-      }
+      for_blocks(0, at_most(batch * 2, p.co8 / 8 - from * 2), [&](auto vector, int i) {
+        transform_output<decltype(vector)>(p, a, from * 2 + i, positions, count,
+                                           m + i / 2 * 36 * m_element + i % 2 * 8, m_element);
+      });
     }
   }
 }

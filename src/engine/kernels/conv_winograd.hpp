@@ -103,6 +103,9 @@ SUREFIT_SHAPE_FN std::size_t winograd_u_bytes(const ConvShape& s, WinogradDirect
   return sizeof(float) * winograd_group_floats(s, d) * std::size_t(winograd_groups(s, d));
 }
 
+// Room for the kernels of a group from eight input channels, turned as a pass reads them.
+inline constexpr int kWinogradTurnedFloats = 2 * 9 * 64;
+
 // Tiles transformed together: the rows of the matrix products. More rows read U less often, fewer
 // keep the transformed input in cache. Wide layers, whose U comes from memory, gain from more (512
 // channels at 4x4: 310 GFLOP/s with 64 tiles, 263 with 48), narrow ones lose (64 channels at 32x32:

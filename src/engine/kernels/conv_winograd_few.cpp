@@ -22,7 +22,7 @@ void transform_input(const WinogradFewPicture& a, Samples samples, int part, int
         with_window<6>(a.src + n * a.src_stride + c * plane, p.in_h, p.in_w,
                        t / p.tiles_w * 4 - p.pad_top, t % p.tiles_w * 4 - p.pad_left,
                        [&](const auto& window)
-                           SUREFIT_LAMBDA { transform_window(window, out, element); });
+                           SUREFIT_LAMBDA { transform_window<V8>(window, out, element); });
       }
     }
   }
@@ -32,20 +32,23 @@ void transform_gradient(const WinogradFewPicture& a, Samples samples, int part, 
   const WinogradPlane p = winograd_plane(a.shape, WinogradDirection::kForward);
   const std::ptrdiff_t plane = std::ptrdiff_t(p.out_h) * p.out_w * 8;
   const std::ptrdiff_t element = winograd_few_element(a.tiles * 16);
-  const int blocks = ceil_div(p.co8, 16) * 2;
-  const int end = part_begin(blocks, parts, part + 1);
-  for (int c = part_begin(blocks, parts, part); c < end; ++c) {
+  const int groups = ceil_div(p.co8, 16);
+  const int end = part_begin(groups, parts, part + 1);
+  for (int group = part_begin(groups, parts, part); group < end; ++group) {
+    const int block_end = at_most(group * 2 + 2, p.co8 / 8);
     for (int n = samples.begin; n < samples.end; ++n) {
-      float* out = a.out + c / 2 * 36 * element + std::ptrdiff_t(n) * p.tiles * 16 + c % 2 * 8;
+      float* out = a.out + group * 36 * element + std::ptrdiff_t(n) * p.tiles * 16;
       for (int t = 0; t < p.tiles; ++t, out += 16) {
-        if (c * 8 >= p.co8) {
-          for (int e = 0; e < 36; ++e) store(out + e * element, V8{});
-          continue;
-        }
-        with_window<4>(a.src + n * a.src_stride + c * plane, p.out_h, p.out_w, t / p.tiles_w * 4,
-                       t % p.tiles_w * 4, [&](const auto& window) SUREFIT_LAMBDA {
-                         transform_gradient_window(window, out, element);
-                       });
+        for_blocks(group * 2, block_end, [&](auto vector, int c) SUREFIT_LAMBDA {
+          with_window<4>(a.src + n * a.src_stride + c * plane, p.out_h, p.out_w,
+                         t / p.tiles_w * 4, t % p.tiles_w * 4,
+                         [&](const auto& window) SUREFIT_LAMBDA {
+                           transform_gradient_window<decltype(vector)>(window, out + c % 2 * 8,
+                                                                       element);
+                         });
+        });
+        if (block_end == group * 2 + 2) continue;
+        for (int e = 0; e < 36; ++e) store(out + 8 + e * element, V8{});
       }
     }
   }
@@ -88,7 +91,7 @@ void pass(const WinogradFewPass& a, Samples samples, int group, float* scratch) 
   const std::ptrdiff_t m_element = winograd_few_element(a.tiles * 16);
   const float* v = a.v + std::ptrdiff_t(samples.begin) * p.tiles * 8;
   float* const turned = scratch;
-  float* const u = turned + 9 * 64;
+  float* const u = turned + kWinogradTurnedFloats;
   float* const m = u + 36 * u_element;
   const KernelBlocks kernels{s, a.pass.direction, a.weights};
   for (int in = 0; in < p.ci8 / 8; in += depth) {
@@ -112,12 +115,11 @@ void pass(const WinogradFewPass& a, Samples samples, int group, float* scratch) 
   for (int begin = 0; begin < rows; begin += kWinogradMostTiles) {
     const int count = at_most(rows - begin, kWinogradMostTiles);
     for (int t = 0; t < count; ++t) positions[t] = tiles.at(begin + t);
-    for (int half = 0; half < 2; ++half) {
-      const int out_block = group * 2 + half;
-      if (out_block * 8 >= p.co8) break;
-      transform_output(p, a.pass, out_block, positions, count,
-                       m + std::ptrdiff_t(begin) * 16 + half * 8, m_element);
-    }
+    for_blocks(group * 2, at_most(group * 2 + 2, p.co8 / 8), [&](auto vector, int out_block) {
+      transform_output<decltype(vector)>(p, a.pass, out_block, positions, count,
+                                         m + std::ptrdiff_t(begin) * 16 + out_block % 2 * 8,
+                                         m_element);
+    });
   }
 }
 
@@ -149,12 +151,15 @@ void backward_weights(const WinogradFewGradient& a, int group, int block_begin, 
                           du + e * u_element + i * 16);
       }
     }
-    for (int half = 0; half < 2; ++half) {
-      if (a.diff_weights[half] == nullptr) continue;
+    const int halves = a.diff_weights[1] != nullptr ? 2 : 1;
+    const std::ptrdiff_t apart = halves == 2 ? a.diff_weights[1] - a.diff_weights[0] : 0;
+    for_blocks(0, halves, [&](auto vector, int half) SUREFIT_LAMBDA {
       float* out = a.diff_weights[half] + std::ptrdiff_t(block - block_begin) * 9 * 64;
-      for (int i = 0; i < 8; ++i)
-        transform_kernel_gradient(du + i * 16 + half * 8, u_element, out + i * 8, 64);
-    }
+      for (int i = 0; i < 8; ++i) {
+        transform_kernel_gradient<decltype(vector)>(du + i * 16 + half * 8, u_element, out + i * 8,
+                                                    apart, 64);
+      }
+    });
   }
 }
 

@@ -37,7 +37,7 @@ struct WinogradFewGradient {
   const float* v = nullptr;
   const float* m = nullptr;
   // [9][8][8] for each block of input channels, of the group's first and second block of output
-  // channels.
+  // channels, if it has one; both in one array.
   float* diff_weights[2] = {nullptr, nullptr};
 };
 
@@ -79,7 +79,7 @@ SUREFIT_SHAPE_FN std::size_t winograd_few_pass_scratch_bytes(const ConvShape& s,
                                                              WinogradDirection d, int samples) {
   const int tiles = winograd_plane(s, d).tiles * samples;
   return sizeof(float) *
-         (9 * 64 + 36 * std::size_t(winograd_few_element(kWinogradFewDepth * 8 * 16)) +
+         (kWinogradTurnedFloats + 36 * std::size_t(winograd_few_element(kWinogradFewDepth * 8 * 16)) +
           36 * std::size_t(winograd_few_element(tiles * 16)));
 }
 SUREFIT_SHAPE_FN std::size_t winograd_few_gradient_scratch_bytes() {

@@ -48,24 +48,26 @@ void transform_input(const Job& job, const TileRun& run) {
     float* out = job.v + std::ptrdiff_t(panel) * job.chunk + pair - panel;
     for (int t = 0; t < run.count; ++t, out += width) {
       const WinogradTile& tile = run.tiles[t];
-      for (int c = 0; c < at_most(p.ci8 - pair, 16); c += 8) {
+      for_blocks(0, at_most(p.ci8 - pair, 16) / 8, [&](auto vector, int c) SUREFIT_LAMBDA {
+        using V = decltype(vector);
         const auto transform = [&](const auto& window) SUREFIT_LAMBDA {
-          V8 rows[2][6];
+          V rows[2][6];
           for (int j = 0; j < 6; ++j) {
-            const V8 d[6] = {window.at(0, j), window.at(1, j), window.at(2, j),
-                             window.at(3, j), window.at(4, j), window.at(5, j)};
+            V d[6];
+            unroll<6>([&](auto i) SUREFIT_LAMBDA { d[i] = window.template at<V>(i, j); });
             input_pair<Pair>(d, rows[0][j], rows[1][j]);
           }
           for (int i = 0; i < 2; ++i) {
-            V8 row[6];
+            V row[6];
             input_all(rows[i], row);
-            unroll<6>([&](auto j)
-                          SUREFIT_LAMBDA { store(out + c + (i * 6 + j) * job.v_element, row[j]); });
+            unroll<6>([&](auto j) SUREFIT_LAMBDA {
+              store_vector(out + c * 8 + (i * 6 + j) * job.v_element, row[j]);
+            });
           }
         };
-        with_window<6>(job.a.src + tile.sample * job.a.src_stride + (pair + c) / 8 * plane, p.in_h,
+        with_window<6>(job.a.src + tile.sample * job.a.src_stride + (pair / 8 + c) * plane, p.in_h,
                        p.in_w, tile.row - p.pad_top, tile.column - p.pad_left, transform);
-      }
+      });
     }
   }
 }
@@ -74,30 +76,36 @@ template <int Pair>
 void transform_gradient(const Job& job, const TileRun& run) {
   const WinogradPlane& p = job.p;
   const std::ptrdiff_t plane = std::ptrdiff_t(p.out_h) * p.out_w * 8;
-  for (int o = job.group_begin * 16; o < job.group_end * 16; o += 8) {
-    float* out = job.m + std::ptrdiff_t(o / 16 - job.group_begin) * job.chunk * 16 + o % 16;
+  const int first = job.group_begin * 2, end = at_most(job.group_end * 2, p.co8 / 8);
+  for_blocks(first, end, [&](auto vector, int block) {
+    using V = decltype(vector);
+    float* out = job.m + std::ptrdiff_t((block - first) / 2) * job.chunk * 16 + block % 2 * 8;
     for (int t = 0; t < run.count; ++t, out += 16) {
-      if (o >= p.co8) {
-        for (int e = 0; e < 12; ++e) store(out + e * job.m_element, V8{});
-        continue;
-      }
       const WinogradTile& tile = run.tiles[t];
       const auto transform = [&](const auto& window) SUREFIT_LAMBDA {
-        V8 rows[2][4];
+        V rows[2][4];
         for (int j = 0; j < 4; ++j) {
-          const V8 y[4] = {window.at(0, j), window.at(1, j), window.at(2, j), window.at(3, j)};
+          V y[4];
+          unroll<4>([&](auto i) SUREFIT_LAMBDA { y[i] = window.template at<V>(i, j); });
           gradient_pair<Pair>(y, rows[0][j], rows[1][j]);
         }
         for (int i = 0; i < 2; ++i) {
-          V8 row[6];
+          V row[6];
           gradient_all(rows[i], row);
-          unroll<6>([&](auto j)
-                        SUREFIT_LAMBDA { store(out + (i * 6 + j) * job.m_element, row[j]); });
+          unroll<6>([&](auto j) SUREFIT_LAMBDA {
+            store_vector(out + (i * 6 + j) * job.m_element, row[j]);
+          });
         }
       };
-      with_window<4>(job.a.diff_dst + tile.sample * job.a.diff_dst_stride + o / 8 * plane, p.out_h,
+      with_window<4>(job.a.diff_dst + tile.sample * job.a.diff_dst_stride + block * plane, p.out_h,
                      p.out_w, tile.row, tile.column, transform);
     }
+  });
+  if (end == job.group_end * 2) return;
+  // The last group has one block only.
+  float* out = job.m + std::ptrdiff_t((end - first) / 2) * job.chunk * 16 + 8;
+  for (int t = 0; t < run.count; ++t, out += 16) {
+    for (int e = 0; e < 12; ++e) store(out + e * job.m_element, V8{});
   }
 }
 
@@ -244,16 +252,14 @@ void backward_weights(const WinogradBackwardWeights& a, Samples samples, int blo
 void weights_gradient(const WinogradWeightsGradient& a, int group) {
   const WinogradPlane p = winograd_plane(a.shape, WinogradDirection::kForward);
   const std::ptrdiff_t element = std::ptrdiff_t(p.ci8) * 16;
-  // Both halves of a group, one after the other: they share cache lines.
+  const std::ptrdiff_t apart = std::ptrdiff_t(p.ci8 / 8) * 9 * 64;  // from block to block
+  // Both blocks of a group at once or one after the other: they share cache lines.
   for (int i = 0; i < p.ci8; ++i) {
-    for (int half = 0; half < 2; ++half) {
-      const int out_block = group * 2 + half;
-      if (out_block * 8 >= p.co8) break;
-      const float* du = a.du + group * 36 * element + std::ptrdiff_t(i) * 16 + half * 8;
-      float* dw =
-          a.diff_weights + (std::ptrdiff_t(out_block) * (p.ci8 / 8) + i / 8) * 9 * 64 + i % 8 * 8;
-      transform_kernel_gradient(du, element, dw, 64);
-    }
+    for_blocks(group * 2, at_most(group * 2 + 2, p.co8 / 8), [&](auto v, int block) SUREFIT_LAMBDA {
+      const float* du = a.du + group * 36 * element + std::ptrdiff_t(i) * 16 + block % 2 * 8;
+      float* dw = a.diff_weights + block * apart + i / 8 * 9 * 64 + i % 8 * 8;
+      transform_kernel_gradient<decltype(v)>(du, element, dw, apart, 64);
+    });
   }
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen floats, a group of output channels in Winograd's products: one AVX-512 register, or two
-// of eight floats. Either way every float is multiplied and added by itself, so the bits are the
-// same.
+// Sixteen floats, two channel blocks or a group of output channels in Winograd's products: one
+// AVX-512 register, or two of eight floats. Either way every float is multiplied and added by
+// itself, so the bits are the same.
 #pragma once
+
+#include <cstddef>
 
 #include "engine/kernels/unroll.hpp"
 
@@ -23,6 +25,23 @@ SUREFIT_INLINE V16 load16(const float* p) {
 }
 SUREFIT_INLINE void store16(float* p, V16 v) {
   std::memcpy(p, &v, sizeof v);
+}
+// Two blocks that lie apart, and back.
+SUREFIT_INLINE V16 join(V8 low, V8 high) {
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+SUREFIT_INLINE V8 low_half(V16 v) {
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+SUREFIT_INLINE V8 high_half(V16 v) {
+  return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+SUREFIT_INLINE V16 fused(float a, V16 b, V16 c) {
+  return reinterpret_cast<V16>(_mm512_fmadd_ps(_mm512_set1_ps(a), reinterpret_cast<__m512>(b),
+                                               reinterpret_cast<__m512>(c)));
+}
+SUREFIT_INLINE V16 relu(V16 x) {
+  return x <= 0.0f ? V16{} : x;
 }
 SUREFIT_INLINE V16 splat16(float x) {
   return reinterpret_cast<V16>(_mm512_set1_ps(x));
@@ -45,6 +64,15 @@ SUREFIT_INLINE void store16(float* p, V16 v) {
   store(p, v.low);
   store(p + 8, v.high);
 }
+SUREFIT_INLINE V16 join(V8 low, V8 high) {
+  return {low, high};
+}
+SUREFIT_INLINE V8 low_half(V16 v) {
+  return v.low;
+}
+SUREFIT_INLINE V8 high_half(V16 v) {
+  return v.high;
+}
 SUREFIT_INLINE V16 operator+(V16 a, V16 b) {
   return {a.low + b.low, a.high + b.high};
 }
@@ -60,5 +88,46 @@ SUREFIT_INLINE V16 hold(V16 v) {
   return {hold(v.low), hold(v.high)};
 }
 #endif
+
+// Calls f(V8{} or V16{}, block) for channel blocks [begin, end): two of them at once where that is
+// one register.
+template <class F>
+SUREFIT_INLINE void for_blocks(int begin, int end, F f) {
+  int block = begin;
+#ifdef __AVX512F__
+  for (; block + 2 <= end; block += 2) f(V16{}, block);
+#endif
+  for (; block < end; ++block) f(V8{}, block);
+}
+
+// One block, or two that lie `apart` floats apart.
+template <class V>
+SUREFIT_INLINE V load_blocks(const float* p, std::ptrdiff_t apart) {
+  if constexpr (sizeof(V) == sizeof(V8)) {
+    return load(p);
+  } else {
+    return join(load(p), load(p + apart));
+  }
+}
+template <class V>
+SUREFIT_INLINE void store_blocks(float* p, std::ptrdiff_t apart, V v) {
+  if constexpr (sizeof(V) == sizeof(V8)) {
+    store(p, v);
+  } else {
+    store(p, low_half(v));
+    store(p + apart, high_half(v));
+  }
+}
+// The same where they lie side by side.
+template <class V>
+SUREFIT_INLINE V load_vector(const float* p) {
+  V v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class V>
+SUREFIT_INLINE void store_vector(float* p, V v) {
+  std::memcpy(p, &v, sizeof v);
+}
 
 }  // namespace surefit::kernels::SUREFIT_ISA
