@@ -39,7 +39,7 @@ template <int B>
 void row_tiles(const DirectSweep& v, const TapList& list, const BlockRange& range, int ob,
                int sample, int row, int column_class, int begin, int end, SweepTap* staged_taps,
                float* staged, Asking<false>& inputs) {
-  constexpr int kPixels = B == 1 ? kDirectPixels : B == 2 ? 6 : 4;
+  constexpr int kPixels = kTilePixels<B>;
   const int first_in = direct_band_first(v.in_channels, v.out_channels, v.s.groups, ob, v.width);
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
   const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64, w_out = w_in * v.width;
@@ -64,8 +64,8 @@ void row_tiles(const DirectSweep& v, const TapList& list, const BlockRange& rang
     }
     inputs.ask();
     with_count<kPixels>(count, [&](auto r) SUREFIT_LAMBDA {
-      direct_tile<r.value, B>(from, PixelsInRow{pixel, dst_pixel}, block, use, range, w, w_in,
-                              w_out, v.bias == nullptr ? nullptr : v.bias + ob * 8,
+      direct_tile<r.value, B>(from, PixelsInRow<r.value>{pixel, dst_pixel}, block, use, range, w,
+                              w_in, w_out, v.bias == nullptr ? nullptr : v.bias + ob * 8,
                               dst + at * dst_pixel, dst_block, v.rectify && range.last);
     });
   }
@@ -114,8 +114,10 @@ void rows(const DirectSweep& v, const DirectSplit& split, Samples samples, int b
     range_blocks = at_least(24576 / block_bytes, 8);
   }
   const int ranges = ceil_div(v.width, range_blocks);
-  const int tiles = ranges * ceil_div(ob_end - ob_begin, split.unit) *
-                    ceil_div(ceil_div(v.out_w, column_parts), kDirectPixels / split.unit);
+  const int unit = tile_blocks(split.unit);
+  const int tiles = ranges * ceil_div(ob_end - ob_begin, unit) *
+                    ceil_div(ceil_div(v.out_w, column_parts),
+                             kWide ? kDirectPixels : kDirectPixels / unit);
   for (int n = samples.begin; n < samples.end; ++n) {
     Asking<false> inputs(next_part(v, n, column_part, column_parts), tiles);
     for (int i = 0; i < ranges; ++i) {
@@ -123,7 +125,7 @@ void rows(const DirectSweep& v, const DirectSplit& split, Samples samples, int b
                              i == 0, i + 1 == ranges};
       for (int ob = ob_begin; ob < ob_end;) {
         int blocks = 1;
-        while (blocks < split.unit && ob + blocks < ob_end && band(ob + blocks) == band(ob)) {
+        while (blocks < unit && ob + blocks < ob_end && band(ob + blocks) == band(ob)) {
           ++blocks;
         }
         for (int row = row_begin; row < row_end; ++row) {
@@ -132,7 +134,7 @@ void rows(const DirectSweep& v, const DirectSplit& split, Samples samples, int b
             const int pixels = ceil_div(v.out_w - c, v.classes);
             const int begin = part_begin(pixels, column_parts, column_part);
             const int end = part_begin(pixels, column_parts, column_part + 1);
-            with_count<3>(blocks, [&](auto b) SUREFIT_LAMBDA {
+            with_count<kMostTileBlocks>(blocks, [&](auto b) SUREFIT_LAMBDA {
               row_tiles<b.value>(v, list, range, ob, n, row, c, begin, end, staged_taps, staged,
                                  inputs);
             });

@@ -174,19 +174,20 @@ SUREFIT_SHAPE_FN std::size_t direct_scratch_bytes(const ConvShape& s) {
   return forward > back ? forward : back;
 }
 
-// Backward-weights: three output blocks by a range of their band, and of the taps where there would
+// Backward-weights: six output blocks by a range of their band, and of the taps where there would
 // be too few tasks.
+inline constexpr int kDirectGradientBlocks = 6;
 struct DirectGradientCut {
-  int triples, band_parts, tap_parts;
+  int block_parts, band_parts, tap_parts;
 };
 SUREFIT_SHAPE_FN DirectGradientCut direct_gradient_cut(const ConvShape& s) {
-  const int triples = ceil_div(channel_blocks(s.oc), 3);
-  const int band = at_most(ceil_div(24, triples), direct_band_width(s.ic, s.oc, s.groups));
-  return {triples, band, at_most(ceil_div(8, triples * band), s.kh * s.kw)};
+  const int parts = ceil_div(channel_blocks(s.oc), kDirectGradientBlocks);
+  const int band = at_most(ceil_div(24, parts), direct_band_width(s.ic, s.oc, s.groups));
+  return {parts, band, at_most(ceil_div(8, parts * band), s.kh * s.kw)};
 }
 SUREFIT_SHAPE_FN int direct_backward_weights_blocks(const ConvShape& s) {
   const DirectGradientCut cut = direct_gradient_cut(s);
-  return cut.triples * cut.band_parts * cut.tap_parts;
+  return cut.block_parts * cut.band_parts * cut.tap_parts;
 }
 
 }  // namespace surefit::kernels

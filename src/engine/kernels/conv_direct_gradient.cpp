@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "engine/kernels/bias_sum.hpp"
-#include "engine/kernels/conv_direct.hpp"
+#include "engine/kernels/conv_direct_tile.hpp"
 #include "engine/kernels/table.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
@@ -45,10 +45,11 @@ struct Rows {
 // I input channels by B output blocks: their sums added to dw, or going on from it.
 template <int I, int B, bool Continue>
 SUREFIT_NOINLINE void outer_tile(const Rows& in, float* dw, std::ptrdiff_t dw_block) {
-  V8 acc[I][B];
+  BlockSums<I, B> sums;
   unroll<I>([&](auto i) SUREFIT_LAMBDA {
-    unroll<B>([&](auto b) SUREFIT_LAMBDA {
-      acc[i][b] = Continue ? load(dw + b * dw_block + i * 8) : V8{};
+    sums.each(i, [&](auto& sum, auto b) SUREFIT_LAMBDA {
+      using V = std::remove_reference_t<decltype(sum)>;
+      sum = Continue ? load_blocks<V>(dw + b * dw_block + i * 8, dw_block) : V{};
     });
   });
   const std::ptrdiff_t x_pixel = in.x_pixel, dy_block = in.dy_block;
@@ -58,23 +59,21 @@ SUREFIT_NOINLINE void outer_tile(const Rows& in, float* dw, std::ptrdiff_t dw_bl
       const float* x = in.x + sample * in.x_sample + row * in.x_row;
       const float* g = in.dy + sample * in.dy_sample + row * in.dy_row;
 #pragma GCC unroll 2
-      for (int p = 0; p < columns; ++p, x += x_pixel, g += 8) {
-        V8 gv[B];
-        unroll<B>([&](auto b) SUREFIT_LAMBDA { gv[b] = hold(load(g + b * dy_block)); });
-        unroll<I>([&](auto i) SUREFIT_LAMBDA {
-          const V8 xv = splat(x[i]);
-          unroll<B>([&](auto b) SUREFIT_LAMBDA { acc[i][b] += xv * gv[b]; });
-        });
-      }
+      for (int p = 0; p < columns; ++p, x += x_pixel, g += 8)
+        sums.multiply_add(g, dy_block, [&](auto i) SUREFIT_LAMBDA { return x[i]; });
     }
   }
   unroll<I>([&](auto i) SUREFIT_LAMBDA {
-    unroll<B>([&](auto b) SUREFIT_LAMBDA {
+    sums.each(i, [&](auto& sum, auto b) SUREFIT_LAMBDA {
+      using V = std::remove_reference_t<decltype(sum)>;
       float* out = dw + b * dw_block + i * 8;
-      store(out, Continue ? acc[i][b] : load(out) + acc[i][b]);
+      store_blocks(out, dw_block, Continue ? sum : load_blocks<V>(out, dw_block) + sum);
     });
   });
 }
+
+// Output blocks of a tile of eight input channels, or of four where there are 16 registers.
+constexpr int kOuterBlocks = kWide ? kDirectGradientBlocks : 3;
 
 struct Job {
   const ConvBackwardWeights& a;
@@ -112,7 +111,7 @@ void chunk(const Job& job, int sample, int samples, int ob, int first_in, const 
               area.row_end - area.row_begin,
               area.column_end - area.column_begin,
               samples};
-      if constexpr (8 * B + B < kRegisters) {
+      if constexpr (kWide || 8 * B + B < kRegisters) {
         outer_tile<8, B, Continue>(in, dw, job.dw_block);
       } else {
         outer_tile<4, B, Continue>(in, dw, job.dw_block);
@@ -153,8 +152,8 @@ void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, 
   const int width = direct_band_width(s.ic, s.oc, s.groups);
   const int taps = s.kh * s.kw, tap_part = block % cut.tap_parts;
   const int band_part = block / cut.tap_parts % cut.band_parts;
-  const int ob_begin = block / cut.tap_parts / cut.band_parts * 3;
-  const int ob_end = at_most(ob_begin + 3, channel_blocks(s.oc));
+  const int ob_begin = block / cut.tap_parts / cut.band_parts * kDirectGradientBlocks;
+  const int ob_end = at_most(ob_begin + kDirectGradientBlocks, channel_blocks(s.oc));
   const std::ptrdiff_t dw_slot = std::ptrdiff_t(taps) * 64;
   const Job job{a,
                 s,
@@ -176,8 +175,9 @@ void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, 
   const auto sum = [&](auto goes_on, int n, int count, const Area& area) SUREFIT_LAMBDA {
     for (int ob = ob_begin; ob < ob_end;) {
       int blocks = 1;
-      while (ob + blocks < ob_end && band(ob + blocks) == band(ob)) ++blocks;
-      with_count<3>(blocks, [&](auto b) SUREFIT_LAMBDA {
+      while (blocks < kOuterBlocks && ob + blocks < ob_end && band(ob + blocks) == band(ob))
+        ++blocks;
+      with_count<kOuterBlocks>(blocks, [&](auto b) SUREFIT_LAMBDA {
         chunk<b.value, goes_on.value != 0>(job, n, count, ob, band(ob), area);
       });
       ob += blocks;

@@ -33,7 +33,7 @@ void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* 
     const TapList list = taps_of(v, row, c, taps);
     for (int at = 0; at * v.classes + c < v.out_w; ++at) {
       direct_tile<R, B>(
-          src + std::ptrdiff_t(at) * v.step * 8, PixelsInRow{v.src_stride, v.dst_stride}, plane,
+          src + std::ptrdiff_t(at) * v.step * 8, PixelsInRow<R>{v.src_stride, v.dst_stride}, plane,
           reaching(v, list, at, pixel_taps), {0, v.width, true, true}, v.weights + ob * w_out, w_in,
           w_out, bias, dst + (at * v.classes + c) * 8, dst_block, v.rectify);
     }
@@ -43,7 +43,7 @@ void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* 
 template <int B>
 void rows_of_samples(const DirectSweep& v, Samples samples, int ob, int row_begin, int row_end,
                      SweepTap* taps) {
-  constexpr int kSamples = kDirectPixels / B;
+  constexpr int kSamples = kTilePixels<B>;
   const int count = samples.end - samples.begin, tiles = ceil_div(count, kSamples);
   for (int t = 0; t < tiles; ++t) {
     const int first = samples.begin + part_begin(count, tiles, t);

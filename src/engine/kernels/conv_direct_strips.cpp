@@ -180,6 +180,11 @@ void direct_strips(const DirectSweep& v, const DirectSplit& split, Samples sampl
   const int ob_begin = split.by_channels ? part_begin(obs, split.parts, block) : 0;
   const int ob_end = split.by_channels ? part_begin(obs, split.parts, block + 1) : obs;
   const int units = ceil_div(ob_end - ob_begin, kStripBlocks);
+  // Nearly equal, or in pairs of blocks where a pair is one register.
+  const auto unit_begin = [&](int u) SUREFIT_LAMBDA {
+    return kWide ? at_most(ob_begin + u * kStripBlocks, ob_end)
+                 : ob_begin + part_begin(ob_end - ob_begin, units, u);
+  };
   const int parts = split.by_channels ? 1 : split.parts, part = split.by_channels ? 0 : block;
   const int row_classes = at_most(v.back ? v.s.stride_h : 1, v.out_h);
   const int column_classes = at_most(v.classes, v.out_w);
@@ -223,8 +228,7 @@ void direct_strips(const DirectSweep& v, const DirectSplit& split, Samples sampl
         }
         Asking<false> inputs(next_inputs, tasks);
         for (int u = 0; u < units; ++u) {
-          const int ob = ob_begin + part_begin(ob_end - ob_begin, units, u);
-          const int next = ob_begin + part_begin(ob_end - ob_begin, units, u + 1);
+          const int ob = unit_begin(u), next = unit_begin(u + 1);
           for (int i = 0; i < count; ++i) {
             // Pixels that no tap reaches are cleared and done.
             if (classes[i].list.count == 0 && !range.first) continue;

@@ -16,6 +16,13 @@ namespace surefit::kernels::SUREFIT_ISA {
 inline constexpr int kProductTile = kRegisters == 32 ? 12 : 6;
 inline constexpr int kProductGroups = kRegisters == 32 ? 2 : 1;
 
+// Whether sixteen floats are one register.
+#ifdef __AVX512F__
+inline constexpr bool kWide = true;
+#else
+inline constexpr bool kWide = false;
+#endif
+
 #ifdef __AVX512F__
 using V16 = float __attribute__((vector_size(64)));
 SUREFIT_INLINE V16 load16(const float* p) {
