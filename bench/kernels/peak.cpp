@@ -25,7 +25,7 @@ double average(double seconds) {
   double flops = 0, passed = 0;
   while (passed < seconds) {
     surefit::bench::fma_chunk();
-    flops += surefit::bench::kFmaChunkFlops;
+    flops += surefit::bench::fma_chunk_flops();
     passed = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   return flops / passed * 1e-9;

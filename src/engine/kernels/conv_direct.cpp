@@ -115,9 +115,9 @@ void rows(const DirectSweep& v, const DirectSplit& split, Samples samples, int b
   }
   const int ranges = ceil_div(v.width, range_blocks);
   const int unit = tile_blocks(split.unit);
-  const int tiles = ranges * ceil_div(ob_end - ob_begin, unit) *
-                    ceil_div(ceil_div(v.out_w, column_parts),
-                             kWide ? kDirectPixels : kDirectPixels / unit);
+  const int tiles =
+      ranges * ceil_div(ob_end - ob_begin, unit) *
+      ceil_div(ceil_div(v.out_w, column_parts), kWide ? kDirectPixels : kDirectPixels / unit);
   for (int n = samples.begin; n < samples.end; ++n) {
     Asking<false> inputs(next_part(v, n, column_part, column_parts), tiles);
     for (int i = 0; i < ranges; ++i) {

@@ -90,9 +90,8 @@ struct BlockSums {
     unroll<kPairs>([&](auto p) SUREFIT_LAMBDA {
       wide[p] = hold(load_blocks<V16>(blocks + 2 * p * apart, apart));
     });
-    unroll<kSingles>([&](auto i) SUREFIT_LAMBDA {
-      narrow[i] = hold(load(blocks + (2 * kPairs + i) * apart));
-    });
+    unroll<kSingles>(
+        [&](auto i) SUREFIT_LAMBDA { narrow[i] = hold(load(blocks + (2 * kPairs + i) * apart)); });
     unroll<R>([&](auto r) SUREFIT_LAMBDA {
       const float factor = x(r);
       if constexpr (kPairs > 0) {

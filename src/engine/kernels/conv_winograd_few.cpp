@@ -40,9 +40,8 @@ void transform_gradient(const WinogradFewPicture& a, Samples samples, int part, 
       float* out = a.out + group * 36 * element + std::ptrdiff_t(n) * p.tiles * 16;
       for (int t = 0; t < p.tiles; ++t, out += 16) {
         for_blocks(group * 2, block_end, [&](auto vector, int c) SUREFIT_LAMBDA {
-          with_window<4>(a.src + n * a.src_stride + c * plane, p.out_h, p.out_w,
-                         t / p.tiles_w * 4, t % p.tiles_w * 4,
-                         [&](const auto& window) SUREFIT_LAMBDA {
+          with_window<4>(a.src + n * a.src_stride + c * plane, p.out_h, p.out_w, t / p.tiles_w * 4,
+                         t % p.tiles_w * 4, [&](const auto& window) SUREFIT_LAMBDA {
                            transform_gradient_window<decltype(vector)>(window, out + c % 2 * 8,
                                                                        element);
                          });

@@ -78,9 +78,9 @@ inline constexpr int kWinogradFewDepth = 4;
 SUREFIT_SHAPE_FN std::size_t winograd_few_pass_scratch_bytes(const ConvShape& s,
                                                              WinogradDirection d, int samples) {
   const int tiles = winograd_plane(s, d).tiles * samples;
-  return sizeof(float) *
-         (kWinogradTurnedFloats + 36 * std::size_t(winograd_few_element(kWinogradFewDepth * 8 * 16)) +
-          36 * std::size_t(winograd_few_element(tiles * 16)));
+  return sizeof(float) * (kWinogradTurnedFloats +
+                          36 * std::size_t(winograd_few_element(kWinogradFewDepth * 8 * 16)) +
+                          36 * std::size_t(winograd_few_element(tiles * 16)));
 }
 SUREFIT_SHAPE_FN std::size_t winograd_few_gradient_scratch_bytes() {
   return sizeof(float) * 36 * std::size_t(winograd_few_element(8 * 16));

@@ -10,9 +10,9 @@
 
 namespace surefit::kernels::SUREFIT_ISA {
 
-// A product's tile: so many rows by so many groups of sixteen columns, whose sums stay in registers.
-// Two groups where there is room: a row's float is then fetched once for two multiply-adds, which
-// two loads a cycle could not feed otherwise.
+// A product's tile: so many rows by so many groups of sixteen columns, whose sums stay in
+// registers. Two groups where there is room: a row's float is then fetched once for two
+// multiply-adds, which two loads a cycle could not feed otherwise.
 inline constexpr int kProductTile = kRegisters == 32 ? 12 : 6;
 inline constexpr int kProductGroups = kRegisters == 32 ? 2 : 1;
 
@@ -44,8 +44,8 @@ SUREFIT_INLINE V8 high_half(V16 v) {
   return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 SUREFIT_INLINE V16 fused(float a, V16 b, V16 c) {
-  return reinterpret_cast<V16>(_mm512_fmadd_ps(_mm512_set1_ps(a), reinterpret_cast<__m512>(b),
-                                               reinterpret_cast<__m512>(c)));
+  return reinterpret_cast<V16>(
+      _mm512_fmadd_ps(_mm512_set1_ps(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
 }
 SUREFIT_INLINE V16 relu(V16 x) {
   return x <= 0.0f ? V16{} : x;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one-dimensional transforms of F(4, 3) with interpolation points 0, 1, -1, 2, -2 and infinity,
-// eight or sixteen channels at a time. B^T turns six inputs into six, A^T six products into four outputs, G
-// three weights into six. Products by powers of two are exact; all others that are added to
-// something say so (fused), because the same numbers are transformed in several places and must
+// eight or sixteen channels at a time. B^T turns six inputs into six, A^T six products into four
+// outputs, G three weights into six. Products by powers of two are exact; all others that are added
+// to something say so (fused), because the same numbers are transformed in several places and must
 // have the same bits in all of them.
 #pragma once
 
@@ -117,8 +117,7 @@ SUREFIT_INLINE void transform_kernel_gradient(const float* du, std::ptrdiff_t el
   V columns[3][6];
   for (int c = 0; c < 6; ++c) {
     V u[6], out[3];
-    unroll<6>([&](auto r)
-                  SUREFIT_LAMBDA { u[r] = load_vector<V>(du + (r * 6 + c) * element); });
+    unroll<6>([&](auto r) SUREFIT_LAMBDA { u[r] = load_vector<V>(du + (r * 6 + c) * element); });
     weights_gradient_all(u, out);
     unroll<3>([&](auto r) SUREFIT_LAMBDA { columns[r][c] = out[r]; });
   }
@@ -181,8 +180,8 @@ struct EdgeWindow {
   }
 };
 
-// Calls f with the Size x Size window whose upper left pixel is (top, left), of the block at `plane`
-// and the one behind it.
+// Calls f with the Size x Size window whose upper left pixel is (top, left), of the block at
+// `plane` and the one behind it.
 template <int Size, class F>
 SUREFIT_INLINE void with_window(const float* plane, int h, int w, int top, int left, F f) {
   if (top >= 0 && left >= 0 && top + Size <= h && left + Size <= w) {
