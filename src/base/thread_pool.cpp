@@ -6,6 +6,7 @@
 
 #include "base/check.hpp"
 #include "base/cores.hpp"
+#include "base/denormals.hpp"
 
 namespace surefit {
 namespace {
@@ -76,6 +77,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(std::size_t count, Function function, const void* context) {
   if (count == 0) return;
+  const DenormalsAreZero mode;
   if (count == 1 || workers_.empty()) {
     for (std::size_t index = 0; index < count; ++index) function(context, index, 0);
     return;
@@ -122,6 +124,7 @@ void ThreadPool::work_on(Share& share, int thread) {
 }
 
 void ThreadPool::worker_loop(int thread) {
+  const DenormalsAreZero mode;
   std::uint32_t seen = 0;
   for (;;) {
     wait_until(round_, spins_, [&](std::uint32_t round) { return round != seen; });

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.hpp"
+#include "base/denormals.hpp"
 #include "engine/kernels/table.hpp"
 
 namespace surefit {
@@ -108,6 +109,7 @@ Operand Executable::operand(ValueId id) const {
 void Executable::run(const StepContext& context, RunObserver* observer) {
   SUREFIT_CHECK(context.samples >= 1 && context.samples <= plan_.batch,
                 "{} samples in a plan for {}", context.samples, plan_.batch);
+  const DenormalsAreZero mode;  // small nodes run here, without the pool
   bool updating = false;
   for (const Segment& segment : plan_.segments) {
     for (std::int64_t begin = 0; begin < context.samples; begin += segment.group) {

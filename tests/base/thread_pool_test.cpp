@@ -5,9 +5,13 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <limits>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/cores.hpp"
 
@@ -35,6 +39,25 @@ TEST(ThreadPool, ManyShortRoundsDoNotLoseWork) {
     pool.parallel_for(3, [&](std::size_t index, int) { sum.fetch_add(index + 1); });
   }
   EXPECT_EQ(sum.load(), 20000u * 6u);
+}
+
+// On every thread, and with one thread too; what the caller does between is its own. Tasks wait for
+// each other, so that no thread can take two.
+TEST(ThreadPool, DenormalsAreZeroInTasksOnly) {
+  volatile float smallest = std::numeric_limits<float>::min();
+  const auto half = [&] { return smallest * 0.5f; };
+  for (int threads = 1; threads <= 3; ++threads) {
+    ThreadPool pool(threads);
+    std::vector<float> results(static_cast<std::size_t>(threads), 1.0f);
+    std::atomic<int> begun{0};
+    pool.parallel_for(results.size(), [&](std::size_t index, int) {
+      ++begun;
+      while (begun < threads) std::this_thread::yield();
+      results[index] = half();
+    });
+    for (const float result : results) EXPECT_EQ(result, 0.0f) << threads << " threads";
+    EXPECT_GT(half(), 0.0f);
+  }
 }
 
 // The system may put two threads on one core for a while. One that waits must not keep the other

@@ -56,6 +56,24 @@ double norm_of_change(const Trained& run, std::size_t layer) {
   return std::sqrt(sum);
 }
 
+// Of a weight that gets no more gradients, behind a dead ReLU, say. Left to shrink, they would stay
+// among the denormals for good, where every update is slow.
+TEST(Denormals, MomentsOfAnIdleWeightReachZero) {
+  for (const int threads : {1, 2}) {
+    Sequential model({16}, {Dense{.units = 4, .use_bias = false}});
+    model.compile({.optimizer = Adam{}, .loss = "mse"});
+    const Tensor y = counted({8, 4}, 1.3), dark({8, 16});
+    model.fit(counted({8, 16}, 0.7), y, {.batch_size = 8, .shuffle = false, .threads = threads});
+    const float* momentum = model.impl().parameters.slot(0, 0);
+    EXPECT_GT(std::abs(momentum[0]), 1e-6f);
+    // 0.9^1000 is 1e-46.
+    model.fit(dark, y, {.batch_size = 8, .epochs = 1000, .shuffle = false, .threads = threads});
+    momentum = model.impl().parameters.slot(0, 0);
+    for (int i = 0; i < 64; ++i) ASSERT_EQ(momentum[i], 0.0f) << "weight " << i;
+    EXPECT_GT(model.impl().parameters.slot(0, 1)[0], 0.0f);  // velocity: 0.999^1000
+  }
+}
+
 TEST(Clipping, LimitsNormsAndValues) {
   const Trained free = train({});
   ASSERT_GT(norm_of_change(free, 0), 0.02);
