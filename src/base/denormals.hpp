@@ -24,7 +24,9 @@ class DenormalsAreZero {
  private:
 #if defined(__SSE2__)
   static constexpr unsigned kZero = 0x8040;  // results flushed to zero, operands taken for zero
-  static unsigned mode() { return _mm_getcsr() & kZero; }
+  static unsigned mode() {
+    return _mm_getcsr() & kZero;
+  }
   static void set_mode(unsigned wanted) {
     // Writing costs more than reading, and scopes are often within another.
     if (const unsigned now = _mm_getcsr(); (now & kZero) != wanted)
@@ -32,7 +34,9 @@ class DenormalsAreZero {
   }
 #else
   static constexpr unsigned kZero = 0;
-  static unsigned mode() { return 0; }
+  static unsigned mode() {
+    return 0;
+  }
   static void set_mode(unsigned) {}
 #endif
   unsigned before_;

@@ -14,10 +14,13 @@
 
 #include <cstdint>
 
+#include "engine/kernels/optimizers.hpp"
+
 namespace surefit::kernels {
 
 inline constexpr int kDenseRowsMax = 16;
 inline constexpr int kDensePanel = 16;
+inline constexpr int kDenseFewSamples = 16;
 
 struct DenseShape {
   std::int64_t inputs = 0;   // K
@@ -92,6 +95,17 @@ struct DenseBackwardBiasArgs {
   bool first = true;
 };
 
+// Backward-data, the gradient of the weights and Adam's update of them, with the bits of these three
+// one after the other.
+struct DenseBackwardAdamArgs {
+  DenseBackwardDataArgs data;  // kDenseFewSamples at most, all of the batch
+  const float* src = nullptr;  // may be where data.diff_src is
+  std::int64_t src_stride = 0;
+  // Weights and moments from data.weights on, without v_max, grad_scale 1. Gradient and count are
+  // not read.
+  AdamArgs adam;
+};
+
 struct DenseKernels {
   void (*forward)(const DenseForwardArgs&) = nullptr;
   void (*add_parts)(const DenseAddPartsArgs&) = nullptr;
@@ -101,6 +115,8 @@ struct DenseKernels {
   // Row k of Keras's kernel [K][OC], into the packed array and out of it. Padding is not touched.
   void (*pack_row)(DenseShape shape, std::int64_t k, const float* row, float* packed) = nullptr;
   void (*unpack_row)(DenseShape shape, std::int64_t k, const float* packed, float* row) = nullptr;
+  // Null where one after the other is as fast: registers of sixteen floats are wanted.
+  void (*backward_adam)(const DenseBackwardAdamArgs&) = nullptr;
 };
 
 }  // namespace surefit::kernels

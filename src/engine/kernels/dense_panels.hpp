@@ -152,6 +152,41 @@ SUREFIT_INLINE void lanes_tile(const float* w, const float* dy, float* dx, bool 
 // A strip of k: each panel gives 16 KiB in one piece, and dx stays in cache over all panels.
 inline constexpr std::int64_t kLanesStrip = 256;
 
+// dy of a panel, outputs from `oc` on, with samples [n0, n0 + rows) in the lanes of V vectors.
+template <int V>
+SUREFIT_INLINE void lanes_of_outputs(const DenseBackwardDataArgs& a, std::int64_t n0,
+                                     std::int64_t rows, std::int64_t oc, float (*dy)[V * kBlock]) {
+  V8 turned[kBlock];
+  for (int v = 0; v < V; ++v)
+    for (int half = 0; half < kDensePanel; half += kBlock) {
+      const float* from = a.diff_dst + (n0 + v * kBlock) * a.diff_dst_stride + oc + half;
+      const std::int64_t live = a.shape.outputs - oc - half;
+      for (int i = 0; i < kBlock; ++i) {
+        const bool outside = v * kBlock + i >= rows || live <= 0;
+        turned[i] = outside ? V8{} : load_some(from + i * a.diff_dst_stride, live);
+      }
+      transpose(turned);
+      for (int i = 0; i < kBlock; ++i) store(dy[half + i] + v * kBlock, turned[i]);
+    }
+}
+
+// `count` inputs from k on, as they lie in diff_src.
+template <int V>
+SUREFIT_INLINE void store_lanes_of_inputs(const DenseBackwardDataArgs& a, std::int64_t n0,
+                                          std::int64_t rows, std::int64_t k, std::int64_t count,
+                                          const float (*dx)[V * kBlock]) {
+  V8 turned[kBlock];
+  for (std::int64_t begin = 0; begin < count; begin += kBlock)
+    for (int v = 0; v < V; ++v) {
+      for (int i = 0; i < kBlock; ++i)
+        turned[i] = begin + i < count ? load(dx[begin + i] + v * kBlock) : V8{};
+      transpose(turned);
+      float* to = a.diff_src + (n0 + v * kBlock) * a.diff_src_stride + k + begin;
+      for (int i = 0; i < kBlock && v * kBlock + i < rows; ++i)
+        store_some(to + i * a.diff_src_stride, turned[i], count - begin);
+    }
+}
+
 // k [strip, strip + count) of samples [n0, n0 + rows), which V vectors have room for.
 template <int V>
 void lanes_strip(const DenseBackwardDataArgs& a, std::int64_t n0, std::int64_t rows,
@@ -159,20 +194,8 @@ void lanes_strip(const DenseBackwardDataArgs& a, std::int64_t n0, std::int64_t r
   constexpr int kRows = 12 / V, kLanes = V * kBlock;
   alignas(64) float dx[kLanesStrip][kLanes], dy[kDensePanel][kLanes];
   const std::int64_t units = dense_units(a.shape);
-  V8 turned[kBlock];
   for (std::int64_t unit = 0; unit < units; ++unit) {
-    const std::int64_t oc = unit * kDensePanel;
-    for (int v = 0; v < V; ++v)
-      for (int half = 0; half < kDensePanel; half += kBlock) {
-        const float* from = a.diff_dst + (n0 + v * kBlock) * a.diff_dst_stride + oc + half;
-        const std::int64_t live = a.shape.outputs - oc - half;
-        for (int i = 0; i < kBlock; ++i) {
-          const bool outside = v * kBlock + i >= rows || live <= 0;
-          turned[i] = outside ? V8{} : load_some(from + i * a.diff_dst_stride, live);
-        }
-        transpose(turned);
-        for (int i = 0; i < kBlock; ++i) store(dy[half + i] + v * kBlock, turned[i]);
-      }
+    lanes_of_outputs<V>(a, n0, rows, unit * kDensePanel, dy);
     const float* w = a.weights + (unit * a.shape.inputs + strip) * kDensePanel;
     const float* next = unit + 1 < units ? w + a.shape.inputs * kDensePanel : w;
     for (std::int64_t k = 0; k < count; k += kRows) {
@@ -183,15 +206,7 @@ void lanes_strip(const DenseBackwardDataArgs& a, std::int64_t n0, std::int64_t r
       });
     }
   }
-  for (std::int64_t k = 0; k < count; k += kBlock)
-    for (int v = 0; v < V; ++v) {
-      for (int i = 0; i < kBlock; ++i)
-        turned[i] = k + i < count ? load(dx[k + i] + v * kBlock) : V8{};
-      transpose(turned);
-      float* to = a.diff_src + (n0 + v * kBlock) * a.diff_src_stride + strip + k;
-      for (int i = 0; i < kBlock && v * kBlock + i < rows; ++i)
-        store_some(to + i * a.diff_src_stride, turned[i], count - k);
-    }
+  store_lanes_of_inputs<V>(a, n0, rows, strip, count, dx);
 }
 
 inline void panel_backward_data(const DenseBackwardDataArgs& a) {
@@ -236,6 +251,15 @@ SUREFIT_INLINE void panel_weights_tile(const float* x, std::int64_t x_stride, co
   }
 }
 
+// dy of a panel with `live` outputs, zeros behind them.
+SUREFIT_INLINE void panel_of_outputs(const float* from, std::int64_t stride, std::int64_t rows,
+                                     std::int64_t live, float (*dy)[kDensePanel]) {
+  for (std::int64_t n = 0; n < rows; ++n, from += stride) {
+    store(dy[n], load_some(from, live));
+    store(dy[n] + kBlock, live > kBlock ? load_some(from + kBlock, live - kBlock) : V8{});
+  }
+}
+
 inline void panel_backward_weights(const DenseBackwardWeightsArgs& a) {
   constexpr std::int64_t kChunk = 64;
   alignas(64) float dy[kChunk][kDensePanel];
@@ -249,11 +273,7 @@ inline void panel_backward_weights(const DenseBackwardWeightsArgs& a) {
     for (std::int64_t n0 = a.sample_begin; n0 < a.sample_end || n0 == a.sample_begin;
          n0 += kChunk) {
       const std::int64_t rows = a.sample_end - n0 < kChunk ? a.sample_end - n0 : kChunk;
-      for (std::int64_t n = 0; n < rows; ++n) {
-        const float* from = a.diff_dst + (n0 + n) * a.diff_dst_stride + oc;
-        store(dy[n], load_some(from, live));
-        store(dy[n] + kBlock, live > kBlock ? load_some(from + kBlock, live - kBlock) : V8{});
-      }
+      panel_of_outputs(a.diff_dst + n0 * a.diff_dst_stride + oc, a.diff_dst_stride, rows, live, dy);
       const bool first = a.first && n0 == a.sample_begin;
       const bool streaming = large && first && n0 + kChunk >= a.sample_end;
       for_rows(a.k_end - a.k_begin, [&](std::int64_t i, auto size) {

@@ -18,6 +18,7 @@ KernelTable make_table();
 namespace avx512 {
 void fill_winograd(KernelTable& table);
 void fill_direct(KernelTable& table);
+void fill_dense_adam(KernelTable& table);
 }  // namespace avx512
 
 namespace {
@@ -54,6 +55,7 @@ KernelTable make_avx512_table() {
   table.isa = "avx512";
   avx512::fill_winograd(table);
   avx512::fill_direct(table);
+  avx512::fill_dense_adam(table);
   return table;
 }
 

@@ -1,9 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "engine/kernels/optimizers.hpp"
+#include "engine/kernels/vec16.hpp"
 #include "engine/kernels/vec_math.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
+
+// Adam without amsgrad, of eight or sixteen weights.
+struct AdamRule {
+  explicit AdamRule(const AdamArgs& a)
+      : keep1(1.0f - a.beta1),
+        keep2(1.0f - a.beta2),
+        alpha(a.alpha),
+        eps(a.epsilon),
+        decay(a.weight_decay * a.lr) {}
+  template <class V>
+  SUREFIT_INLINE void moments(V g, V& w, V& m, V& v) const {
+    w = w - w * decay;
+    m += (g - m) * keep1;
+    v += (g * g - v) * keep2;
+  }
+  template <class V>
+  SUREFIT_INLINE void step(V& w, V m, V v) const {
+    w -= m * alpha / (sqrt(v) + eps);
+  }
+  float keep1, keep2, alpha, eps, decay;
+};
 
 // Runs step(V8&...) over arrays updated in place, the gradient first; tails through the same code.
 template <class F, class... State>

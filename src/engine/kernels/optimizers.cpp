@@ -41,27 +41,22 @@ void sgd(const SgdArgs& a) {
 }
 
 void adam(const AdamArgs& a) {
-  const float keep1 = 1.0f - a.beta1, keep2 = 1.0f - a.beta2, alpha = a.alpha, eps = a.epsilon;
-  const float decay = a.weight_decay * a.lr;
+  const AdamRule rule(a);
   if (a.v_max == nullptr) {
     update(
         a.count, a.grad_scale, a.gradient,
         [=](V8 g, V8 & w, V8 & m, V8 & v) __attribute__((always_inline)) {
-          w = w - w * decay;
-          m += (g - m) * keep1;
-          v += (g * g - v) * keep2;
-          w -= m * alpha / (sqrt(v) + eps);
+          rule.moments(g, w, m, v);
+          rule.step(w, m, v);
         },
         a.weights, a.m, a.v);
   } else {
     update(
         a.count, a.grad_scale, a.gradient,
         [=](V8 g, V8 & w, V8 & m, V8 & v, V8 & top) __attribute__((always_inline)) {
-          w = w - w * decay;
-          m += (g - m) * keep1;
-          v += (g * g - v) * keep2;
+          rule.moments(g, w, m, v);
           top = v <= top ? top : v;
-          w -= m * alpha / (sqrt(top) + eps);
+          rule.step(w, m, top);
         },
         a.weights, a.m, a.v, a.v_max);
   }

@@ -53,6 +53,11 @@ SUREFIT_INLINE V16 relu(V16 x) {
 SUREFIT_INLINE V16 splat16(float x) {
   return reinterpret_cast<V16>(_mm512_set1_ps(x));
 }
+SUREFIT_INLINE V16 sqrt(V16 x) {
+  // GCC 12 takes the plain intrinsic's unused operand for a mistake.
+  return reinterpret_cast<V16>(
+      _mm512_maskz_sqrt_ps(__mmask16{0xffff}, reinterpret_cast<__m512>(x)));
+}
 SUREFIT_INLINE void multiply_add(V16& sum, V16 x, V16 y) {
   sum += x * y;
 }

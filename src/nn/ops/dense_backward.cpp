@@ -199,6 +199,23 @@ class DenseBackwardDataOp final : public Op {
   ValueType input_;
 };
 
+// All three at once where there is a kernel for it; false, with nothing done, where there is none.
+bool backward_adam(const DensePart& part, const kernels::DenseBackwardDataArgs& data,
+                   const Task& task, const ElementUpdate& update) {
+  const auto kernel = kernels::table().dense.backward_adam;
+  kernels::DenseBackwardAdamArgs args;
+  if (kernel == nullptr || !update.as_adam(*task.step, task.inputs.subspan(3), args.adam) ||
+      args.adam.grad_scale != 1.0f)
+    return false;
+  args.data = data;
+  args.src = task.inputs[0].at(task.begin) + part.k_begin;
+  args.src_stride = float_stride(task.inputs[0]);
+  for (float** first : {&args.adam.weights, &args.adam.m, &args.adam.v})
+    *first += part.weights_begin;
+  kernel(args);
+  return true;
+}
+
 // Both gradients of a layer that is cut along its inputs, and in batches of few samples the update
 // of its kernel: what a thread has read of x, dy and W is at hand for all three. Strip by strip of
 // inputs: first the weights' gradient, then that of x, which may take x's place, then the update.
@@ -240,12 +257,17 @@ class DenseBackwardOp final : public Op {
                                update = update_](const Task& task) {
       const std::size_t first = update ? 0 : 1;  // of the outputs behind the kernel's gradient
       if (task.block == strips.count()) return backward_bias(shape, task, task.outputs[first + 1]);
+      if (update) check_whole_batch(task);
       const DenseStrip strip = strips.at(shape, task.block);
+      kernels::DenseBackwardDataArgs data =
+          data_args(strip.part, task, task.inputs[1], task.inputs[2], task.outputs[first]);
+      data.k_begin = strip.begin;
+      data.k_end = strip.end;
+      if (update && backward_adam(strip.part, data, task, *update)) return;
       kernels::DenseBackwardWeightsArgs weights = weights_args(strip.part.shape, task);
       weights.src += strip.part.k_begin;
       weights.unit_end = kernels::dense_units(shape);
       if (update) {
-        check_whole_batch(task);
         weights.shape.inputs = strip.end - strip.begin;
         weights.src += strip.begin;
         weights.diff_weights = reinterpret_cast<float*>(task.thread_scratch);
@@ -256,10 +278,6 @@ class DenseBackwardOp final : public Op {
         weights.k_end = strip.end;
       }
       kernels::table().dense.backward_weights(weights);
-      kernels::DenseBackwardDataArgs data =
-          data_args(strip.part, task, task.inputs[1], task.inputs[2], task.outputs[first]);
-      data.k_begin = strip.begin;
-      data.k_end = strip.end;
       kernels::table().dense.backward_data(data);
       if (!update) return;
       strip.for_ranges([&](std::int64_t begin, std::int64_t count, std::int64_t at) {
@@ -280,7 +298,7 @@ class DenseBackwardOp final : public Op {
 
  private:
   // Beyond, an update is a small part of a step, and groups smaller than the batch are faster.
-  static constexpr std::int64_t kFewSamples = 16;
+  static constexpr std::int64_t kFewSamples = kernels::kDenseFewSamples;
 
   DenseShape shape_;
   bool bias_;

@@ -27,12 +27,16 @@ OptimizerPtr make_adam(const Spec& spec) {
   check_moments(spec);
   UpdateRule rule{.kind = "adam", .slots = {"momentum", "velocity"}};
   if (spec.amsgrad) rule.slots.emplace_back("velocity_hat");
-  rule.run = [spec](const UpdateRange& range) {
+  const auto args_of = [spec](const UpdateRange& range) {
     auto args = moment_args<kernels::AdamArgs>(range, spec);
     args.v_max = range.slots[2];
     args.alpha = kernels::adam_alpha(range.learning_rate, spec.beta_1, spec.beta_2, range.step);
-    kernels::table().optimizers.adam(args);
+    return args;
   };
+  rule.run = [args_of](const UpdateRange& range) {
+    kernels::table().optimizers.adam(args_of(range));
+  };
+  if (!spec.amsgrad) rule.as_adam = args_of;
   return make_optimizer(rule, options_of(spec));
 }
 

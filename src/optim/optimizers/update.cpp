@@ -26,7 +26,7 @@ struct UpdateNode {
 };
 
 // Elements [begin, begin + count) of a parameter; `slots` are those of the node.
-void update_elements(const UpdateNode& node, const StepContext& step, float* weights,
+UpdateRange range_of(const UpdateNode& node, const StepContext& step, float* weights,
                      std::span<const Operand> slots, std::int64_t begin, std::int64_t count,
                      const float* gradient, double factor) {
   UpdateRange range;
@@ -39,6 +39,13 @@ void update_elements(const UpdateNode& node, const StepContext& step, float* wei
   range.learning_rate = step.learning_rate;
   range.grad_scale = static_cast<float>(factor / step.loss_scale);
   range.weight_decay = static_cast<float>(node.options.weight_decay);
+  return range;
+}
+
+void update_elements(const UpdateNode& node, const StepContext& step, float* weights,
+                     std::span<const Operand> slots, std::int64_t begin, std::int64_t count,
+                     const float* gradient, double factor) {
+  const UpdateRange range = range_of(node, step, weights, slots, begin, count, gradient, factor);
   node.rule.run(range);
   if (node.constraint) node.constraint(range.weights);
   if (node.options.average) {
@@ -53,6 +60,13 @@ class ElementRule final : public ElementUpdate {
   void run(const StepContext& step, std::span<const Operand> state, std::int64_t begin,
            std::int64_t count, const float* gradient) const override {
     update_elements(node_, step, state[0].at(), state.subspan(1), begin, count, gradient, 1.0);
+  }
+  bool as_adam(const StepContext& step, std::span<const Operand> state,
+               kernels::AdamArgs& args) const override {
+    if (!node_.rule.as_adam || node_.options.average) return false;
+    args = node_.rule.as_adam(
+        range_of(node_, step, state[0].at(), state.subspan(1), 0, 0, nullptr, 1.0));
+    return true;
   }
 
  private:

@@ -27,6 +27,7 @@ struct UpdateRule {
   std::string_view kind;  // a literal
   std::vector<std::string> slots = {};
   std::function<void(const UpdateRange&)> run = {};
+  std::function<kernels::AdamArgs(const UpdateRange&)> as_adam = {};  // ElementUpdate::as_adam
 };
 
 // The options of SUREFIT_OPTIMIZER_COMMON.

@@ -231,5 +231,81 @@ TEST_P(DenseTest, NanReachesItsRowOnly) {
   }
 }
 
+// What backward_adam changes.
+struct Updated {
+  Floats weights, m, v, dx;
+};
+
+// Inputs [k_begin, k_end); `kernel` null: with avx2's kernels one after the other.
+Updated backward_adam(const Problem& p, bool in_place, std::int64_t k_begin, std::int64_t k_end,
+                      void (*kernel)(const DenseBackwardAdamArgs&)) {
+  const KernelTable& avx2 = *table_for("avx2");
+  const std::int64_t count = dense_weight_count(p.shape);
+  Problem own = p;
+  Updated u{{}, uniform(count, 5), uniform(count, 6), poison(p.samples * p.x_stride)};
+  for (float& v : u.v) v = std::fabs(v);
+  for (std::size_t i = 0; i < u.m.size(); ++i)  // padding has no moments
+    if (own.packed[i] == 0.0f) u.m[i] = u.v[i] = 0.0f;
+  Floats dw = poison(count);
+  DenseBackwardWeightsArgs weights = weights_args(own, dw);
+  DenseBackwardDataArgs data = data_args(own, in_place ? own.x : u.dx);
+  weights.k_begin = data.k_begin = k_begin;
+  weights.k_end = data.k_end = k_end;
+  AdamArgs adam{.weights = own.packed.data(),
+                .gradient = dw.data(),
+                .m = u.m.data(),
+                .v = u.v.data(),
+                .alpha = 0.01f,
+                .lr = 0.02f,
+                .weight_decay = 0.3f};
+  if (kernel != nullptr) {
+    kernel({data, own.x.data(), p.x_stride, adam});
+  } else {
+    avx2.dense.backward_weights(weights);
+    avx2.dense.backward_data(data);
+    const bool rows = dense_units(p.shape) == 1;
+    const std::int64_t width = rows ? p.shape.outputs : kDensePanel;
+    for (std::int64_t unit = 0; unit < dense_units(p.shape); ++unit) {
+      const std::int64_t at = (unit * p.shape.inputs + k_begin) * width;
+      AdamArgs part = adam;
+      part.weights += at;
+      part.gradient += at;
+      part.m += at;
+      part.v += at;
+      part.count = (k_end - k_begin + (rows ? 7 : 0)) / (rows ? 8 : 1) * (rows ? 8 : 1) * width;
+      avx2.optimizers.adam(part);
+    }
+  }
+  u.weights = own.packed;
+  if (in_place) u.dx = own.x;
+  return u;
+}
+
+// A run may move between machines with and without it.
+TEST(DenseAdam, Avx512GivesTheBitsOfAvx2OneAfterTheOther) {
+  const KernelTable* wide = table_for("avx512");
+  if (wide == nullptr) GTEST_SKIP() << "no AVX-512 here";
+  EXPECT_STREQ(wide->bits, "avx2");
+  for (const std::int64_t outputs : {1, 3, 10, 15, 16, 17, 40, 84}) {
+    for (const std::int64_t inputs : {1, 8, 13, 16, 45, 112, 300}) {
+      for (const std::int64_t samples : {1, 2, 7, 8, 9, 16}) {
+        SCOPED_TRACE(testing::Message() << inputs << " x " << outputs << ", " << samples);
+        const Problem p = make(*wide, {inputs, outputs, samples});
+        for (const bool in_place : {false, true}) {
+          for (const std::int64_t begin : {std::int64_t{0}, inputs / 16 * 8}) {
+            const Updated want = backward_adam(p, in_place, begin, inputs, nullptr);
+            const Updated got =
+                backward_adam(p, in_place, begin, inputs, wide->dense.backward_adam);
+            expect_same_bits(got.weights, want.weights);
+            expect_same_bits(got.m, want.m);
+            expect_same_bits(got.v, want.v);
+            expect_same_bits(got.dx, want.dx);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace surefit::kernels

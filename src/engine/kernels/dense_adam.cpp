@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense's backward passes and Adam in one, for few samples.
+//
+// A root and a division of sixteen weights occupy the divider for twenty cycles and nothing else,
+// so the update of a tile of weights goes between the products of the next tile: a vector of it
+// after every few multiply-adds, which is as far as a processor looks ahead.
+#include "engine/kernels/dense.hpp"
+#include "engine/kernels/dense_panels.hpp"
+#include "engine/kernels/dense_rows.hpp"
+#include "engine/kernels/optimizer_update.hpp"
+#include "engine/kernels/table.hpp"
+#include "engine/kernels/vec16.hpp"
+
+namespace surefit::kernels::SUREFIT_ISA {
+namespace {
+
+constexpr int kVector = 16;  // floats
+
+// For the gradients of two tiles of weights: one that waits, and the next.
+struct WaitingRoom {
+  alignas(64) float gradient[2][kDenseRowsMax * kVector];
+};
+
+// The tile of weights that waits for its update. The room is not a part of it, so that a compiler
+// need not take a store there for a change of the rest, which is best kept in registers.
+class Waiting {
+ public:
+  Waiting(const AdamArgs& args, WaitingRoom& room)
+      : rule_(args),
+        weights_(args.weights),
+        m_(args.m),
+        v_(args.v),
+        waiting_(room.gradient[0]),
+        next_(room.gradient[1]) {}
+
+  // Updates a vector, if one is left.
+  SUREFIT_INLINE void next() {
+    if (done_ == count_) return;
+    const std::int64_t i = at_ + done_;
+    V16 w = load16(weights_ + i), m = load16(m_ + i), v = load16(v_ + i);
+    rule_.moments(load16(waiting_ + done_), w, m, v);
+    rule_.step(w, m, v);
+    store16(weights_ + i, w);
+    store16(m_ + i, m);
+    store16(v_ + i, v);
+    done_ += kVector;
+    asm volatile("" ::: "memory");  // or the compiler puts all of a tile's side by side
+  }
+  SUREFIT_INLINE void rest() {
+    while (done_ < count_) next();
+  }
+  // Where the gradient of the next tile goes.
+  SUREFIT_INLINE float* room() const { return next_; }
+  // Updates what is left of this tile. From now on the next one waits, `count` weights from `at`
+  // on.
+  SUREFIT_INLINE void turn(std::int64_t at, std::int64_t count) {
+    rest();
+    float* const free = waiting_;
+    waiting_ = next_;
+    next_ = free;
+    at_ = at;
+    done_ = 0;
+    count_ = count;
+  }
+
+ private:
+  AdamRule rule_;
+  float *weights_, *m_, *v_, *waiting_, *next_;
+  std::int64_t at_ = 0, done_ = 0, count_ = 0;
+};
+
+// dx of S samples and sixteen k.
+template <int S, int Outputs>
+SUREFIT_INLINE void rows_data(const DenseBackwardDataArgs& a, std::int64_t n, std::int64_t k,
+                              const V16 (&weights)[Outputs]) {
+  const float* dy = a.diff_dst + n * a.diff_dst_stride;
+  V16 sum[S] = {};
+  for (int oc = 0; oc < Outputs; ++oc)
+    for (int s = 0; s < S; ++s) sum[s] = fused(dy[s * a.diff_dst_stride + oc], weights[oc], sum[s]);
+  for (int s = 0; s < S; ++s) store16(a.diff_src + (n + s) * a.diff_src_stride + k, sum[s]);
+}
+
+// Inputs from k on, fewer than sixteen, one pass after the other.
+void rows_rest(const DenseBackwardAdamArgs& args, std::int64_t k) {
+  DenseBackwardDataArgs data = args.data;
+  data.k_begin = k;
+  alignas(64) float gradient[kDenseRowsMax * kVector];
+  DenseBackwardWeightsArgs weights;
+  weights.shape = {data.k_end - k, data.shape.outputs};
+  weights.src = args.src + k;
+  weights.src_stride = args.src_stride;
+  weights.diff_dst = data.diff_dst;
+  weights.diff_dst_stride = data.diff_dst_stride;
+  weights.diff_weights = gradient;
+  weights.sample_begin = data.sample_begin;
+  weights.sample_end = data.sample_end;
+  weights.k_end = weights.shape.inputs;
+  rows_backward_weights(weights);
+  rows_backward_data(data);
+  const AdamArgs& adam = args.adam;
+  const AdamRule rule(adam);
+  const std::int64_t at = rows_index(data.shape, k, 0);
+  update(
+      dense_weight_count(weights.shape), adam.grad_scale, gradient,
+      [=](V8 g, V8 & w, V8 & m, V8 & v) __attribute__((always_inline)) {
+        rule.moments(g, w, m, v);
+        rule.step(w, m, v);
+      },
+      adam.weights + at, adam.m + at, adam.v + at);
+}
+
+template <int Outputs>
+void rows_adam(const DenseBackwardAdamArgs& args) {
+  const DenseBackwardDataArgs a = args.data;
+  const float* const src = args.src + a.sample_begin * args.src_stride;
+  const float* const diff_dst = a.diff_dst + a.sample_begin * a.diff_dst_stride;
+  const std::int64_t src_stride = args.src_stride, samples = a.sample_end - a.sample_begin;
+  WaitingRoom room;
+  Waiting waiting(args.adam, room);
+  std::int64_t k = a.k_begin;
+  for (; k + kVector <= a.k_end; k += kVector) {
+    const float *x = src + k, *dy = diff_dst;
+    V16 gradient[Outputs] = {};
+    for (std::int64_t n = 0; n < samples; ++n) {
+      const V16 in = load16(x);
+      for (int oc = 0; oc < Outputs; ++oc) gradient[oc] = fused(dy[oc], in, gradient[oc]);
+      x += src_stride;
+      dy += a.diff_dst_stride;
+      waiting.next();
+    }
+    // Sixteen k are two blocks.
+    for (int oc = 0; oc < Outputs; ++oc) {
+      store(waiting.room() + oc * kBlock, low_half(gradient[oc]));
+      store(waiting.room() + (Outputs + oc) * kBlock, high_half(gradient[oc]));
+    }
+    const std::int64_t at = rows_index(a.shape, k, 0);
+    const float* w = a.weights + at;
+    V16 weights[Outputs];
+    for (int oc = 0; oc < Outputs; ++oc)
+      weights[oc] = hold(join(load(w + oc * kBlock), load(w + (Outputs + oc) * kBlock)));
+    std::int64_t n = a.sample_begin;
+    for (; n + 2 <= a.sample_end; n += 2) {
+      rows_data<2>(a, n, k, weights);
+      waiting.next();
+    }
+    if (n < a.sample_end) rows_data<1>(a, n, k, weights);
+    waiting.turn(at, Outputs * kVector);
+  }
+  waiting.rest();
+  if (k < a.k_end) rows_rest(args, k);
+}
+
+template <int V>
+struct LanesOf {
+  using Type = V8;
+};
+template <>
+struct LanesOf<2> {
+  using Type = V16;
+};
+
+constexpr int kPanelRows = 8;  // k of a tile
+
+// R consecutive k of a panel: their gradients, and their share of dx with samples in its lanes.
+// `x` is at the first of them, dy has outputs in its lanes and dy_lanes samples.
+template <int V, int R>
+SUREFIT_INLINE void panel_tile(const float* x, std::int64_t x_stride, std::int64_t rows,
+                               const float (*dy)[kDensePanel], const float (*dy_lanes)[V * kBlock],
+                               const float* w, std::int64_t at, bool first, float (*dx)[V * kBlock],
+                               Waiting& waiting) {
+  using Lanes = typename LanesOf<V>::Type;
+  V16 gradient[R] = {};
+  for (std::int64_t n = 0; n < rows; ++n) {
+    const V16 d = hold(load16(dy[n]));
+    for (int r = 0; r < R; ++r) gradient[r] = fused(x[r], d, gradient[r]);
+    x += x_stride;
+    if (n % 2 != 0) waiting.next();
+  }
+  for (int r = 0; r < R; ++r) store16(waiting.room() + r * kVector, gradient[r]);
+  Lanes sum[R];
+  for (int r = 0; r < R; ++r) sum[r] = first ? Lanes{} : load_vector<Lanes>(dx[r]);
+  for (int j = 0; j < kDensePanel; ++j) {
+    const Lanes d = hold(load_vector<Lanes>(dy_lanes[j]));
+    for (int r = 0; r < R; ++r) sum[r] = fused(w[r * kDensePanel + j], d, sum[r]);
+    if (j % 4 == 3) waiting.next();
+  }
+  for (int r = 0; r < R; ++r) store_vector(dx[r], sum[r]);
+  waiting.turn(at, R * kVector);
+}
+
+// k [strip, strip + count) of samples that V vectors have room for.
+template <int V>
+void panel_strip(const DenseBackwardAdamArgs& args, std::int64_t strip, std::int64_t count) {
+  const DenseBackwardDataArgs& a = args.data;
+  const std::int64_t n0 = a.sample_begin, rows = a.sample_end - n0;
+  alignas(64) float dx[kLanesStrip][V * kBlock], dy_lanes[kDensePanel][V * kBlock];
+  alignas(64) float dy[kDenseFewSamples][kDensePanel];
+  WaitingRoom room;
+  Waiting waiting(args.adam, room);
+  for (std::int64_t unit = 0; unit < dense_units(a.shape); ++unit) {
+    const std::int64_t oc = unit * kDensePanel;
+    lanes_of_outputs<V>(a, n0, rows, oc, dy_lanes);
+    panel_of_outputs(a.diff_dst + n0 * a.diff_dst_stride + oc, a.diff_dst_stride, rows,
+                     a.shape.outputs - oc, dy);
+    for (std::int64_t i = 0; i < count; i += kPanelRows) {
+      const std::int64_t at = (unit * a.shape.inputs + strip + i) * kDensePanel;
+      const float* x = args.src + n0 * args.src_stride + strip + i;
+      const int here = static_cast<int>(count - i < kPanelRows ? count - i : kPanelRows);
+      with_count<kPanelRows>(here, [&](auto r) SUREFIT_LAMBDA {
+        panel_tile<V, r.value>(x, args.src_stride, rows, dy, dy_lanes, a.weights + at, at,
+                               unit == 0, dx + i, waiting);
+      });
+    }
+  }
+  waiting.rest();
+  store_lanes_of_inputs<V>(a, n0, rows, strip, count, dx);
+}
+
+void panel_adam(const DenseBackwardAdamArgs& args) {
+  const DenseBackwardDataArgs& a = args.data;
+  for (std::int64_t strip = a.k_begin; strip < a.k_end; strip += kLanesStrip) {
+    const std::int64_t count = a.k_end - strip < kLanesStrip ? a.k_end - strip : kLanesStrip;
+    if (a.sample_end - a.sample_begin > kBlock) {
+      panel_strip<2>(args, strip, count);
+    } else {
+      panel_strip<1>(args, strip, count);
+    }
+  }
+}
+
+void backward_adam(const DenseBackwardAdamArgs& args) {
+  const std::int64_t outputs = args.data.shape.outputs;
+  if (outputs > kDenseRowsMax) {
+    panel_adam(args);
+  } else {
+    with_count<kDenseRowsMax>(static_cast<int>(outputs),
+                              [&](auto count) SUREFIT_LAMBDA { rows_adam<count.value>(args); });
+  }
+}
+
+}  // namespace
+
+void fill_dense_adam(KernelTable& table) {
+  table.dense.backward_adam = backward_adam;
+}
+
+}  // namespace surefit::kernels::SUREFIT_ISA
