@@ -180,10 +180,14 @@ std::uint64_t Batch::fill(Position at, std::span<const Slot> slots, std::span<st
 }
 
 void Batch::warm_up(Position at, std::span<const Slot> slots, std::vector<Worker>& workers) const {
+  // A sample for each of them: what one has put into a cache, the next would find there, and not
+  // learn what it takes to put one in.
+  std::uint64_t index = at.index * batch_size_;
   for (Worker& worker : workers) {
     Worker::Lease lease(worker);
     const OfferedRow offered(*lease, slots, 0);
-    read_or_substitute(input(), {at.index * batch_size_, at.pass}, *lease, worker);
+    read_or_substitute(input(), {index, at.pass}, *lease, worker);
+    index = (index + 1) % input().size().value();
   }
 }
 
