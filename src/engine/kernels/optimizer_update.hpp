@@ -15,11 +15,12 @@ struct AdamRule {
         alpha(a.alpha),
         eps(a.epsilon),
         decay(a.weight_decay * a.lr) {}
+  // Fused by name: left to the compiler, the bits would depend on where this is inlined.
   template <class V>
   SUREFIT_INLINE void moments(V g, V& w, V& m, V& v) const {
-    w = w - w * decay;
-    m += (g - m) * keep1;
-    v += (g * g - v) * keep2;
+    w = fused(-decay, w, w);
+    m = fused(keep1, g - m, m);
+    v = fused(keep2, fused(g, g, -v), v);
   }
   template <class V>
   SUREFIT_INLINE void step(V& w, V m, V v) const {

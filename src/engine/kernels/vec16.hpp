@@ -43,9 +43,12 @@ SUREFIT_INLINE V8 low_half(V16 v) {
 SUREFIT_INLINE V8 high_half(V16 v) {
   return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
 }
+SUREFIT_INLINE V16 fused(V16 a, V16 b, V16 c) {
+  return reinterpret_cast<V16>(_mm512_fmadd_ps(
+      reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
+}
 SUREFIT_INLINE V16 fused(float a, V16 b, V16 c) {
-  return reinterpret_cast<V16>(
-      _mm512_fmadd_ps(_mm512_set1_ps(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
+  return fused(reinterpret_cast<V16>(_mm512_set1_ps(a)), b, c);
 }
 SUREFIT_INLINE V16 relu(V16 x) {
   return x <= 0.0f ? V16{} : x;
