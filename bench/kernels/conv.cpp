@@ -176,8 +176,8 @@ void bench_winograd_few(const Layer& l) {
     const int tiles = winograd_plane(s, d).tiles * l.n;
     Floats v(winograd_few_v_floats(s, d, l.n));
     Floats scratch(winograd_few_pass_scratch_bytes(s, d, l.n) / 4);
-    const WinogradFewPicture picture{
-        s, d, tiles, back ? y.data() : x.data(), back ? ys : xs, v.data()};
+    const WinogradFewPicture picture{s,       d, tiles, back ? y.data() : x.data(), back ? ys : xs,
+                                     v.data()};
     WinogradFewPass args{.tiles = tiles, .v = v.data(), .weights = w.data()};
     args.pass.shape = s;
     args.pass.direction = d;
@@ -185,7 +185,7 @@ void bench_winograd_few(const Layer& l) {
     args.pass.dst_stride = back ? xs : ys;
     report(back ? "winograd few backward_data" : "winograd few forward", l, [&] {
       t.transform_input(picture, all, 0, 1);
-      for (int g = 0; g < winograd_groups(s, d); ++g) t.pass(args, all, g, scratch.data());
+      for (int b = 0; b < winograd_few_blocks(s, d); ++b) t.pass(args, all, b, scratch.data());
     });
   }
   const int tiles = winograd_plane(s, kForward).tiles * l.n;
@@ -195,11 +195,11 @@ void bench_winograd_few(const Layer& l) {
     t.transform_input({s, kForward, tiles, x.data(), xs, v.data()}, all, 0, 1);
     t.transform_gradient({s, kForward, tiles, y.data(), ys, m.data()}, all, 0, 1);
     const int blocks = channel_blocks(s.ic);
-    for (int g = 0; g < winograd_groups(s, kForward); ++g) {
+    for (int b = 0; b < winograd_few_blocks(s, kForward); ++b) {
       WinogradFewGradient args{s, tiles, tiles, v.data(), m.data()};
-      for (int half = 0; half < 2; ++half)
-        args.diff_weights[half] = w.data() + std::ptrdiff_t(g * 2 + half) * blocks * 9 * 64;
-      t.backward_weights(args, g, 0, blocks, scratch.data());
+      args.apart = std::ptrdiff_t(blocks) * 9 * 64;
+      args.diff_weights = w.data() + b * 2 * kWinogradFewGroups * args.apart;
+      t.backward_weights(args, b, 0, blocks, scratch.data());
     }
   });
 }

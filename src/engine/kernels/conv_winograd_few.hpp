@@ -30,26 +30,39 @@ struct WinogradFewPass {
   const float* weights = nullptr;
 };
 
+// Arrays of the weights' layout that an update reads behind the gradient.
+inline constexpr int kWinogradFewAhead = 4;
+
 struct WinogradFewGradient {
   ConvShape shape;
   int tiles = 0;  // that the buffers have room for
   int used = 0;   // of them
   const float* v = nullptr;
   const float* m = nullptr;
-  // [9][8][8] for each block of input channels, of the group's first and second block of output
-  // channels, if it has one; both in one array.
-  float* diff_weights[2] = {nullptr, nullptr};
+  // [9][8][8] for each block of input channels, and so many floats from one block of output
+  // channels to the next.
+  float* diff_weights = nullptr;
+  std::ptrdiff_t apart = 0;
+  // Whole, asked for meanwhile: memory has nothing else to do.
+  const float* ahead[kWinogradFewAhead] = {};
 };
 
 struct WinogradFewKernels {
   // Part `part` of `parts` of the channels. The gradient's tiles are those of forward's output.
   void (*transform_input)(const WinogradFewPicture&, Samples, int part, int parts) = nullptr;
   void (*transform_gradient)(const WinogradFewPicture&, Samples, int part, int parts) = nullptr;
-  // Of one group of output channels.
-  void (*pass)(const WinogradFewPass&, Samples, int group, float* scratch) = nullptr;
-  void (*backward_weights)(const WinogradFewGradient&, int group, int block_begin, int block_end,
+  // Of one block of winograd_few_blocks; the gradient from input channel block `in_begin` on.
+  void (*pass)(const WinogradFewPass&, Samples, int block, float* scratch) = nullptr;
+  void (*backward_weights)(const WinogradFewGradient&, int block, int in_begin, int in_end,
                            float* scratch) = nullptr;
 };
+
+// Groups of output channels in a block. Two: with registers for both, a float of V or M is fetched
+// once for two multiply-adds, and both are read half as often.
+inline constexpr int kWinogradFewGroups = 2;
+SUREFIT_SHAPE_FN int winograd_few_blocks(const ConvShape& s, WinogradDirection d) {
+  return ceil_div(winograd_groups(s, d), kWinogradFewGroups);
+}
 
 // The sums of pictures of many tiles are cut (winograd_long_picture), which is not done here.
 SUREFIT_SHAPE_FN bool winograd_few_applies(const ConvShape& s) {
@@ -78,12 +91,13 @@ inline constexpr int kWinogradFewDepth = 4;
 SUREFIT_SHAPE_FN std::size_t winograd_few_pass_scratch_bytes(const ConvShape& s,
                                                              WinogradDirection d, int samples) {
   const int tiles = winograd_plane(s, d).tiles * samples;
-  return sizeof(float) * (kWinogradTurnedFloats +
-                          36 * std::size_t(winograd_few_element(kWinogradFewDepth * 8 * 16)) +
-                          36 * std::size_t(winograd_few_element(tiles * 16)));
+  return sizeof(float) *
+         (kWinogradTurnedFloats +
+          36 * std::size_t(winograd_few_element(kWinogradFewGroups * kWinogradFewDepth * 8 * 16)) +
+          kWinogradFewGroups * 36 * std::size_t(winograd_few_element(tiles * 16)));
 }
 SUREFIT_SHAPE_FN std::size_t winograd_few_gradient_scratch_bytes() {
-  return sizeof(float) * 36 * std::size_t(winograd_few_element(8 * 16));
+  return sizeof(float) * 36 * std::size_t(winograd_few_element(kWinogradFewGroups * 8 * 16));
 }
 
 }  // namespace surefit::kernels

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "engine/kernels/unroll.hpp"
+#include "engine/kernels/vec_math.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
 
@@ -144,5 +145,44 @@ template <class V>
 SUREFIT_INLINE void store_vector(float* p, V v) {
   std::memcpy(p, &v, sizeof v);
 }
+
+// Eight rows of eight floats, or of two blocks that lie `apart` floats apart: each becomes a column
+// of its block.
+SUREFIT_INLINE void load_transposed(const float* p, std::ptrdiff_t, V8 (&columns)[8]) {
+  for (int i = 0; i < 8; ++i) columns[i] = load(p + i * 8);
+  transpose(columns);
+}
+#ifdef __AVX512F__
+// Halves of rows change places as they are loaded, what is left is four by four within each quad.
+SUREFIT_INLINE void load_transposed(const float* p, std::ptrdiff_t apart, V16 (&columns)[8]) {
+  const auto half_rows = [](const float* row) SUREFIT_LAMBDA {
+    V4 upper, lower;
+    std::memcpy(&upper, row, sizeof upper);
+    std::memcpy(&lower, row + 4 * 8, sizeof lower);
+    return __builtin_shufflevector(upper, lower, 0, 1, 2, 3, 4, 5, 6, 7);
+  };
+  for (int c = 0; c < 8; c += 4) {
+    V16 r[4], pairs[4];
+    for (int i = 0; i < 4; ++i) {
+      const float* row = p + i * 8 + c;
+      r[i] = join(half_rows(row), half_rows(row + apart));
+    }
+    for (int i = 0; i < 2; ++i) {
+      const V16 a = r[2 * i], b = r[2 * i + 1];
+      pairs[i] =
+          __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+      pairs[2 + i] =
+          __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+    }
+    for (int i = 0; i < 2; ++i) {
+      const V16 a = pairs[2 * i], b = pairs[2 * i + 1];
+      columns[c + 2 * i] =
+          __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+      columns[c + 2 * i + 1] =
+          __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+    }
+  }
+}
+#endif
 
 }  // namespace surefit::kernels::SUREFIT_ISA

@@ -19,22 +19,23 @@ struct KernelBlocks {
                       (forward ? in_block : out_block)) *
                          9 * 64;
   }
-  // Copies the 3x3 kernels from eight input channels to eight output channels of the pass,
-  // [3][3][8 in][8 out]. Backward-data's are the weights' own turned over.
-  SUREFIT_INLINE void turn(int in_block, int out_block, float* turned) const {
-    const float* w = at(in_block, out_block);
-    if (direction == WinogradDirection::kForward) {
-      std::memcpy(turned, w, sizeof(float) * 9 * 64);
-      return;
-    }
-    for (int k = 0; k < 9; ++k) {
-      V8 rows[8];
-      unroll<8>([&](auto i) SUREFIT_LAMBDA { rows[i] = load(w + (8 - k) * 64 + i * 8); });
-      transpose(rows);
-      unroll<8>([&](auto i) SUREFIT_LAMBDA { store(turned + k * 64 + i * 8, rows[i]); });
-    }
+  // From one block of output channels to the next.
+  SUREFIT_INLINE std::ptrdiff_t apart() const {
+    const bool forward = direction == WinogradDirection::kForward;
+    return (forward ? std::ptrdiff_t(channel_blocks(shape.ic)) : 1) * 9 * 64;
   }
 };
+
+// The 3x3 kernels from eight input channels to one or two blocks of output channels, which lie
+// `apart` floats apart, turned over and with the two exchanged: [3][3][8 in][16 out].
+template <class V>
+SUREFIT_INLINE void turn_kernels(const float* w, std::ptrdiff_t apart, float* turned) {
+  for (int k = 0; k < 9; ++k) {
+    V rows[8];
+    load_transposed(w + (8 - k) * 64, apart, rows);
+    unroll<8>([&](auto i) SUREFIT_LAMBDA { store_vector(turned + k * 128 + i * 16, rows[i]); });
+  }
+}
 
 // From eight input channels to the sixteen output channels of a group: [36][8][16], `element`
 // floats from one element to the next. Both blocks at once or one after the other: they share cache
@@ -43,12 +44,17 @@ SUREFIT_INLINE void transform_kernels(const KernelBlocks& blocks, const Winograd
                                       int in_block, float* turned, float* u,
                                       std::ptrdiff_t element) {
   const int end = at_most(group * 2 + 2, p.co8 / 8);
-  for (int out_block = group * 2; out_block < end; ++out_block)
-    blocks.turn(in_block, out_block, turned + (out_block - group * 2) * 9 * 64);
-  for_blocks(0, end - group * 2, [&](auto v, int half) SUREFIT_LAMBDA {
-    for (int i = 0; i < 8; ++i) {
-      transform_kernel<decltype(v)>(turned + half * 9 * 64 + i * 8, 9 * 64, 64,
-                                    u + half * 8 + i * 16, element);
+  for_blocks(group * 2, end, [&](auto v, int out_block) SUREFIT_LAMBDA {
+    using V = decltype(v);
+    const float* w = blocks.at(in_block, out_block);
+    float* to = u + out_block % 2 * 8;
+    if (blocks.direction == WinogradDirection::kForward) {
+      for (int i = 0; i < 8; ++i)
+        transform_kernel<V>(w + i * 8, blocks.apart(), 64, to + i * 16, element);
+    } else {
+      turn_kernels<V>(w, blocks.apart(), turned);
+      for (int i = 0; i < 8; ++i)
+        transform_kernel<V>(turned + i * 16, 8, 128, to + i * 16, element);
     }
   });
   if (end == group * 2 + 2) return;

@@ -45,7 +45,7 @@ class FewPassOp final : public Op {
     traits.flops_per_sample = conv_flops(s) / 3;
     traits.flops_per_step = static_cast<double>(winograd_count(s, pass_.direction)) * 4;
     traits.phases = 2;
-    traits.blocks = kernels::winograd_groups(s, pass_.direction);
+    traits.blocks = kernels::winograd_few_blocks(s, pass_.direction);
     traits.samples_per_task = samples_;
     traits.shared_scratch_bytes =
         bytes_of(kernels::winograd_few_v_floats(s, pass_.direction, samples_));
@@ -60,7 +60,7 @@ class FewPassOp final : public Op {
     return make_kernel(
         "own winograd, few tiles",
         [own = pass_, tiles, per_sample,
-         blocks = kernels::winograd_groups(pass_.shape, pass_.direction)](const Task& task) {
+         blocks = kernels::winograd_few_blocks(pass_.shape, pass_.direction)](const Task& task) {
           // Samples have their places, whoever takes them.
           float* v = reinterpret_cast<float*>(task.shared_scratch) + task.begin * per_sample * 8;
           if (task.phase == 0) {
@@ -117,7 +117,7 @@ class FewGradientOp final : public Op {
         static_cast<double>(winograd_count(shape_, WinogradDirection::kForward)) * 4;
     traits.shared_scratch_bytes = bytes_of(v_floats() + m_floats());
     traits.thread_scratch_bytes = kernels::winograd_few_gradient_scratch_bytes();
-    if (update_) traits.thread_scratch_bytes += 2 * bytes_of(kPiece * kBlockFloats);
+    if (update_) traits.thread_scratch_bytes += bytes_of(kOutBlocks * kPiece * kBlockFloats);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
@@ -142,24 +142,24 @@ class FewGradientOp final : public Op {
   }
 
  private:
-  static constexpr std::size_t kBlockFloats = 9 * 64;  // from eight channels to eight
-  static constexpr int kPiece = 8;                     // blocks whose gradient is applied at once
+  static constexpr int kBlockFloats = 9 * 64;  // from eight channels to eight
+  static constexpr int kPiece = 4;             // input blocks whose gradient is applied at once
+  static constexpr int kOutBlocks = 2 * kernels::kWinogradFewGroups;
 
   std::size_t v_floats() const {
     return kernels::winograd_few_v_floats(shape_, WinogradDirection::kForward, samples_);
   }
   std::size_t m_floats() const { return kernels::winograd_few_m_floats(shape_, samples_); }
-  // A group of output channels and a part of the input channels; enough of them for threads of
+  // A block of output channels and a part of the input channels; enough of them for threads of
   // uneven speed.
   static int parts(const ConvShape& s) {
     constexpr int kBlocks = 32;
-    return std::min(
-        kernels::ceil_div(kBlocks, kernels::winograd_groups(s, WinogradDirection::kForward)),
-        kernels::channel_blocks(s.ic));
+    return std::min(kernels::ceil_div(kBlocks, winograd_blocks(s)), kernels::channel_blocks(s.ic));
   }
-  int blocks() const {
-    return kernels::winograd_groups(shape_, WinogradDirection::kForward) * parts(shape_);
+  static int winograd_blocks(const ConvShape& s) {
+    return kernels::winograd_few_blocks(s, WinogradDirection::kForward);
   }
+  int blocks() const { return winograd_blocks(shape_) * parts(shape_); }
 
   static void transform(const ConvShape& s, int room, const Task& task, float* v, float* m,
                         int blocks) {
@@ -176,28 +176,27 @@ class FewGradientOp final : public Op {
   static void run_block(kernels::WinogradFewGradient& args, const Task& task,
                         const ElementUpdate* update) {
     const int in_blocks = kernels::channel_blocks(args.shape.ic);
-    const int out_blocks = kernels::channel_blocks(args.shape.oc);
-    const int count = parts(args.shape), group = task.block / count, part = task.block % count;
+    const int count = parts(args.shape), block = task.block / count, part = task.block % count;
+    const int out_begin = block * kOutBlocks;
+    const int out_end = std::min(out_begin + kOutBlocks, kernels::channel_blocks(args.shape.oc));
     const int last = kernels::part_begin(in_blocks, count, part + 1);
     float* du = scratch_of(task);
     float* pieces = du + kernels::winograd_few_gradient_scratch_bytes() / sizeof(float);
+    const auto state = task.inputs.subspan(2);
+    for (std::size_t i = 0; i < std::min(state.size(), std::size(args.ahead)); ++i)
+      args.ahead[i] = state[i].at();
     for (int begin = kernels::part_begin(in_blocks, count, part); begin < last; begin += kPiece) {
       const int end = std::min(begin + kPiece, last);
-      const auto first = [&](int half) {
-        return static_cast<std::int64_t>(
-            static_cast<std::size_t>((group * 2 + half) * in_blocks + begin) * kBlockFloats);
+      const auto floats = [](int blocks) {
+        return static_cast<std::ptrdiff_t>(blocks * kBlockFloats);
       };
-      const int halves = std::min(2, out_blocks - group * 2);
-      for (int half = 0; half < halves; ++half) {
-        args.diff_weights[half] =
-            update ? pieces + static_cast<std::size_t>(half * kPiece) * kBlockFloats
-                   : task.outputs[0].at() + first(half);
-      }
-      kernels::table().winograd_few.backward_weights(args, group, begin, end, du);
-      for (int half = 0; half < halves && update != nullptr; ++half) {
-        update->run(*task.step, task.inputs.subspan(2), first(half),
-                    static_cast<std::int64_t>(static_cast<std::size_t>(end - begin) * kBlockFloats),
-                    args.diff_weights[half]);
+      args.diff_weights =
+          update ? pieces : task.outputs[0].at() + floats(out_begin * in_blocks + begin);
+      args.apart = update ? floats(kPiece) : floats(in_blocks);
+      kernels::table().winograd_few.backward_weights(args, block, begin, end, du);
+      for (int out = out_begin; out < out_end && update != nullptr; ++out) {
+        update->run(*task.step, state, floats(out * in_blocks + begin), floats(end - begin),
+                    pieces + (out - out_begin) * args.apart);
       }
     }
   }

@@ -112,9 +112,8 @@ struct WinogradRun {
       for_blocks(parts, reverse, [&](int part) {
         table.winograd_few.transform_input(picture, samples, part, parts);
       });
-      for_blocks(winograd_groups(s, d), reverse, [&](int group) {
-        table.winograd_few.pass(args, samples, group, scratch.data());
-      });
+      for_blocks(winograd_few_blocks(s, d), reverse,
+                 [&](int block) { table.winograd_few.pass(args, samples, block, scratch.data()); });
     }
     return out;
   }
@@ -135,15 +134,15 @@ struct WinogradRun {
     }
     Floats scratch = poisoned(winograd_few_gradient_scratch_bytes() / sizeof(float));
     Floats dw = poisoned(w.size());
-    const int in_blocks = channel_blocks(s.ic), out_blocks = channel_blocks(s.oc);
-    for (int group = 0; group < winograd_groups(s, d); ++group) {
+    const std::ptrdiff_t in_blocks = channel_blocks(s.ic);
+    for (int block = 0; block < winograd_few_blocks(s, d); ++block) {
       for (int begin = 0; begin < in_blocks; begin += depth) {
         WinogradFewGradient args{s, tiles, per_sample * p.n, v.data(), m.data()};
-        for (int half = 0; half < 2 && group * 2 + half < out_blocks; ++half)
-          args.diff_weights[half] =
-              dw.data() + std::ptrdiff_t((group * 2 + half) * in_blocks + begin) * 9 * 64;
-        table.winograd_few.backward_weights(args, group, begin, std::min(begin + depth, in_blocks),
-                                            scratch.data());
+        args.diff_weights =
+            dw.data() + (block * 2 * kWinogradFewGroups * in_blocks + begin) * 9 * 64;
+        args.apart = in_blocks * 9 * 64;
+        table.winograd_few.backward_weights(
+            args, block, begin, std::min(begin + depth, int(in_blocks)), scratch.data());
       }
     }
     return dw;
