@@ -98,15 +98,9 @@ void rows_rest(const DenseBackwardAdamArgs& args, std::int64_t k) {
   rows_backward_weights(weights);
   rows_backward_data(data);
   const AdamArgs& adam = args.adam;
-  const AdamRule rule(adam);
   const std::int64_t at = rows_index(data.shape, k, 0);
-  update(
-      dense_weight_count(weights.shape), adam.grad_scale, gradient,
-      [=](V8 g, V8 & w, V8 & m, V8 & v) __attribute__((always_inline)) {
-        rule.moments(g, w, m, v);
-        rule.step(w, m, v);
-      },
-      adam.weights + at, adam.m + at, adam.v + at);
+  update(dense_weight_count(weights.shape), adam.grad_scale, gradient, AdamRule(adam),
+         adam.weights + at, adam.m + at, adam.v + at);
 }
 
 template <int Outputs>

@@ -19,6 +19,7 @@ namespace avx512 {
 void fill_winograd(KernelTable& table);
 void fill_direct(KernelTable& table);
 void fill_dense_adam(KernelTable& table);
+void fill_optimizers(KernelTable& table);
 }  // namespace avx512
 
 namespace {
@@ -56,6 +57,7 @@ KernelTable make_avx512_table() {
   avx512::fill_winograd(table);
   avx512::fill_direct(table);
   avx512::fill_dense_adam(table);
+  avx512::fill_optimizers(table);
   return table;
 }
 

@@ -26,32 +26,44 @@ struct AdamRule {
   SUREFIT_INLINE void step(V& w, V m, V v) const {
     w -= m * alpha / (sqrt(v) + eps);
   }
+  template <class V>
+  SUREFIT_INLINE void operator()(V g, V& w, V& m, V& v) const {
+    moments(g, w, m, v);
+    step(w, m, v);
+  }
   float keep1, keep2, alpha, eps, decay;
 };
 
-// Runs step(V8&...) over arrays updated in place, the gradient first; tails through the same code.
+// Runs step(gradient, state&...) over arrays updated in place, sixteen elements at a time where
+// that is one register, then eight; tails through the same code.
 template <class F, class... State>
 SUREFIT_INLINE void update(std::int64_t n, float grad_scale, const float* gradient, F step,
                            State*... state) {
-  const auto at = [&](std::int64_t i, auto get, auto put) __attribute__((always_inline)) {
-    const V8 g = get(gradient + i) * grad_scale;
+  std::int64_t i = 0;
+  const auto at = [&](auto get, auto put) __attribute__((always_inline)) {
+    const auto g = get(gradient + i) * grad_scale;
     const auto run = [&](auto... values) __attribute__((always_inline)) {
       step(g, values...);
       (put(state + i, values), ...);
     };
     run(get(state + i)...);
   };
-  std::int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    at(
-        i, [](const float* p) __attribute__((always_inline)) { return load(p); },
-        [](float* p, V8 v) __attribute__((always_inline)) { store(p, v); });
-  }
+  const auto whole = [&](auto vector) __attribute__((always_inline)) {
+    using V = decltype(vector);
+    constexpr std::int64_t width = sizeof(V) / sizeof(float);
+    for (; i + width <= n; i += width) {
+      at(
+          [](const float* p) __attribute__((always_inline)) { return load_vector<V>(p); },
+          [](float* p, V v) __attribute__((always_inline)) { store_vector(p, v); });
+    }
+  };
+  if constexpr (kWide) whole(V16{});
+  whole(V8{});
   if (i < n) {
     const std::int64_t lanes = n - i;
     at(
-        i, [=](const float* p) __attribute__((always_inline)) { return load_lanes(p, lanes); },
-        [=](float* p, V8 v) __attribute__((always_inline)) { store_lanes(p, v, lanes); });
+        [=](const float* p) __attribute__((always_inline)) { return load_lanes(p, lanes); }, [=
+    ](float* p, V8 v) __attribute__((always_inline)) { store_lanes(p, v, lanes); });
   }
 }
 

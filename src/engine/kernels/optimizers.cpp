@@ -7,65 +7,49 @@
 namespace surefit::kernels::SUREFIT_ISA {
 namespace {
 
+// Fused by name, as in AdamRule.
 void sgd(const SgdArgs& a) {
   const float lr = a.lr, momentum = a.momentum, decay = a.weight_decay * a.lr;
   if (a.velocity == nullptr) {
     update(
         a.count, a.grad_scale, a.gradient,
-        [=](V8 g, V8 & w) __attribute__((always_inline)) {
-          w = w - w * decay;
-          w = w - g * lr;
-        },
+        [=](auto g, auto& w)
+            __attribute__((always_inline)) { w = fused(-lr, g, fused(-decay, w, w)); },
         a.weights);
-  } else if (!a.nesterov) {
-    update(
-        a.count, a.grad_scale, a.gradient,
-        [=](V8 g, V8 & w, V8 & v) __attribute__((always_inline)) {
-          w = w - w * decay;
-          const V8 step = g * lr;
-          v = madd(v, splat(momentum), -step);
-          w += v;
-        },
-        a.weights, a.velocity);
-  } else {
-    update(
-        a.count, a.grad_scale, a.gradient,
-        [=](V8 g, V8 & w, V8 & v) __attribute__((always_inline)) {
-          w = w - w * decay;
-          const V8 step = g * lr;
-          v = madd(v, splat(momentum), -step);
-          w += madd(v, splat(momentum), -step);
-        },
-        a.weights, a.velocity);
+    return;
   }
+  const bool nesterov = a.nesterov;
+  update(
+      a.count, a.grad_scale, a.gradient,
+      [=](auto g, auto& w, auto& v) __attribute__((always_inline)) {
+        const auto step = g * lr;
+        v = fused(momentum, v, -step);
+        w = fused(-decay, w, w) + (nesterov ? fused(momentum, v, -step) : v);
+      },
+      a.weights, a.velocity);
 }
 
 void adam(const AdamArgs& a) {
   const AdamRule rule(a);
   if (a.v_max == nullptr) {
-    update(
-        a.count, a.grad_scale, a.gradient,
-        [=](V8 g, V8 & w, V8 & m, V8 & v) __attribute__((always_inline)) {
-          rule.moments(g, w, m, v);
-          rule.step(w, m, v);
-        },
-        a.weights, a.m, a.v);
-  } else {
-    update(
-        a.count, a.grad_scale, a.gradient,
-        [=](V8 g, V8 & w, V8 & m, V8 & v, V8 & top) __attribute__((always_inline)) {
-          rule.moments(g, w, m, v);
-          top = v <= top ? top : v;
-          rule.step(w, m, top);
-        },
-        a.weights, a.m, a.v, a.v_max);
+    update(a.count, a.grad_scale, a.gradient, rule, a.weights, a.m, a.v);
+    return;
   }
+  update(
+      a.count, a.grad_scale, a.gradient,
+      [=](auto g, auto& w, auto& m, auto& v, auto& top) __attribute__((always_inline)) {
+        rule.moments(g, w, m, v);
+        top = v <= top ? top : v;
+        rule.step(w, m, top);
+      },
+      a.weights, a.m, a.v, a.v_max);
 }
 
 }  // namespace
 
 void fill_optimizers(KernelTable& table) {
-  table.optimizers = {sgd, adam};
+  table.optimizers.sgd = sgd;
+  table.optimizers.adam = adam;
 }
 
 }  // namespace surefit::kernels::SUREFIT_ISA

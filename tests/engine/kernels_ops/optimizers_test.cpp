@@ -91,6 +91,50 @@ TEST_P(OptimizersTest, AdamAsKeras) {
   }
 }
 
+TEST(Optimizers, Avx512GivesTheBitsOfAvx2) {
+  const KernelTable* wide = table_for("avx512");
+  if (wide == nullptr) GTEST_SKIP() << "no AVX-512 here";
+  const OptimizerKernels &avx2 = table_for("avx2")->optimizers, &avx512 = wide->optimizers;
+  EXPECT_NE(avx512.adam, avx2.adam);
+  for (const std::int64_t n : {kCount, kCount - 5, std::int64_t{16}, std::int64_t{25}}) {
+    const std::vector<Floats> start = {uniform(kCount, 1), uniform(kCount, 2),
+                                       uniform(kCount, 3, 0.0f), uniform(kCount, 4, 0.0f)};
+    const auto expect_same = [&](const auto& step) {
+      std::vector<Floats> narrow = start, broad = start;
+      step(avx2, narrow);
+      step(avx512, broad);
+      EXPECT_NE(broad[0], start[0]);
+      for (std::size_t i = 0; i < start.size(); ++i) expect_same_bits(broad[i], narrow[i]);
+    };
+    const Floats g = gradient(1);
+    for (const int kind : {0, 1, 2}) {
+      expect_same([&](const OptimizerKernels& kernels, std::vector<Floats>& s) {
+        kernels.sgd({.weights = s[0].data(),
+                     .gradient = g.data(),
+                     .velocity = kind == 0 ? nullptr : s[1].data(),
+                     .count = n,
+                     .momentum = 0.9f,
+                     .nesterov = kind == 2,
+                     .weight_decay = 0.1f,
+                     .grad_scale = 0.7f});
+      });
+    }
+    for (const bool amsgrad : {false, true}) {
+      expect_same([&](const OptimizerKernels& kernels, std::vector<Floats>& s) {
+        kernels.adam({.weights = s[0].data(),
+                      .gradient = g.data(),
+                      .m = s[1].data(),
+                      .v = s[2].data(),
+                      .v_max = amsgrad ? s[3].data() : nullptr,
+                      .count = n,
+                      .alpha = 1e-2f,
+                      .weight_decay = 0.1f,
+                      .grad_scale = 0.7f});
+      });
+    }
+  }
+}
+
 TEST_P(OptimizersTest, NanGradientReachesTheWeight) {
   Floats w(9, 1.0f), m(9, 0.0f), v(9, 0.0f), g(9, 0.1f);
   g[8] = kPoison;
