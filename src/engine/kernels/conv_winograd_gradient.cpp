@@ -128,6 +128,10 @@ SUREFIT_NOINLINE void outer_tile(const float* v, int width, const float* m, std:
   });
 #pragma GCC unroll 2
   for (int t = 0; t < tiles; ++t) {
+    if constexpr (How != Sums::kBegin) {  // asks for the sums of the next tile
+      unroll<G>([&](auto g)
+                    SUREFIT_LAMBDA { __builtin_prefetch(du + g * du_group + (R + t) * 16, 1, 3); });
+    }
     V16 mv[G];
     unroll<G>([&](auto g) SUREFIT_LAMBDA { mv[g] = hold(load16(m + g * m_group + t * 16)); });
     unroll<R>([&](auto r) SUREFIT_LAMBDA {
