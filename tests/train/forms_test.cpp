@@ -68,6 +68,43 @@ TEST(Forms, FewGivesTheSameBitsForAnyGroupAndThreads) {
   }
 }
 
+// Strided convolutions are direct: thirteen blocks of inputs in twelve parts, ten of outputs by
+// six; a 1x1 kernel; and one too small.
+TEST(Forms, FewAppliesTheGradientsOfDirectConvolutions) {
+  const auto model = [](const Optimizer& optimizer) {
+    Sequential made({6, 6, 1},
+                    {Conv2D{.filters = 104, .kernel_size = 3, .padding = "same"},
+                     Conv2D{.filters = 80, .kernel_size = 3, .strides = 2, .padding = "same"},
+                     Conv2D{.filters = 832, .kernel_size = 1, .strides = 2},
+                     Conv2D{.filters = 8, .kernel_size = 1, .strides = 2}, Flatten{},
+                     Dense{.units = 3, .activation = "softmax"}});
+    made.compile({.optimizer = optimizer, .loss = "sparse_categorical_crossentropy"});
+    return made;
+  };
+  const auto updates = [&](const Optimizer& optimizer, std::int64_t batch) {
+    const Graph graph = training_program(model(optimizer).impl(), kWinograd, {}).graph();
+    const std::optional<Graph> few = graph.in_form(Form::kFew, batch);
+    return few ? count(*few, "conv2d_update") : 0;
+  };
+  EXPECT_EQ(updates(Adam{}, 4), 2);
+  EXPECT_EQ(updates(Adam{}, 40), 2);
+  EXPECT_EQ(updates(Adam{}, 4000), 0) << "many samples";
+  EXPECT_EQ(updates(Adam{.global_clipnorm = 1}, 4), 0) << "waits for all gradients";
+  for (const Optimizer& optimizer :
+       {Optimizer(SGD{.learning_rate = 0.1, .momentum = 0.9}), Optimizer(Adam{})}) {
+    for (const std::int64_t samples : {4, 3}) {
+      const StepOutcome base = planned_step(model(optimizer), {}, 0, samples, 4, {}, kWinograd);
+      for (const int threads : {1, 2, 5}) {
+        const PlanOptions options{.threads = threads, .form = Form::kFew};
+        const StepOutcome few =
+            planned_step(model(optimizer), {}, 0, samples, 4, options, kWinograd);
+        EXPECT_EQ(few.losses, base.losses) << "threads " << threads;
+        EXPECT_EQ(few.state, base.state) << "threads " << threads;
+      }
+    }
+  }
+}
+
 TEST(Forms, FewJoinsWeightsPassAndUpdate) {
   const Graph graph = training_program(wide_model(Adam{}).impl(), kWinograd, {}).graph();
   EXPECT_EQ(count(graph, "winograd_weights"), 4);

@@ -185,6 +185,22 @@ SUREFIT_SHAPE_FN DirectGradientCut direct_gradient_cut(const ConvShape& s) {
   const int band = at_most(ceil_div(24, parts), direct_band_width(s.ic, s.oc, s.groups));
   return {parts, band, at_most(ceil_div(8, parts * band), s.kh * s.kw)};
 }
+// What a block computes: output blocks, slots of their band, taps (kh * KW + kw).
+struct DirectGradientBlock {
+  int ob_begin, ob_end, slot_begin, slot_end, tap_begin, tap_end;
+};
+SUREFIT_SHAPE_FN DirectGradientBlock direct_gradient_block(const ConvShape& s, int block) {
+  const DirectGradientCut cut = direct_gradient_cut(s);
+  const int tap_part = block % cut.tap_parts, band_part = block / cut.tap_parts % cut.band_parts;
+  const int ob_begin = block / cut.tap_parts / cut.band_parts * kDirectGradientBlocks;
+  const int width = direct_band_width(s.ic, s.oc, s.groups), taps = s.kh * s.kw;
+  return {ob_begin,
+          at_most(ob_begin + kDirectGradientBlocks, channel_blocks(s.oc)),
+          part_begin(width, cut.band_parts, band_part),
+          part_begin(width, cut.band_parts, band_part + 1),
+          part_begin(taps, cut.tap_parts, tap_part),
+          part_begin(taps, cut.tap_parts, tap_part + 1)};
+}
 SUREFIT_SHAPE_FN int direct_backward_weights_blocks(const ConvShape& s) {
   const DirectGradientCut cut = direct_gradient_cut(s);
   return cut.block_parts * cut.band_parts * cut.tap_parts;

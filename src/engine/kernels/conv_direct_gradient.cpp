@@ -78,10 +78,18 @@ constexpr int kOuterBlocks = kWide ? kDirectGradientBlocks : 3;
 struct Job {
   const ConvBackwardWeights& a;
   ConvShape s;
-  int width;                 // of the band
-  int slot_begin, slot_end;  // part of the band
-  int tap_begin, tap_end;    // part of the taps, kh * KW + kw
+  DirectGradientBlock block;
+  int width;  // of the band
   std::ptrdiff_t dw_slot, dw_block;
+
+  SUREFIT_INLINE float* gradient(int ob, int slot, int tap) const {
+    if (a.block_alone) {
+      ob -= block.ob_begin;
+      slot -= block.slot_begin;
+      tap -= block.tap_begin;
+    }
+    return a.diff_weights + ob * dw_block + slot * dw_slot + tap * 64;
+  }
 };
 
 // B output blocks with the same band over one chunk of output pixels, or over small pictures.
@@ -91,10 +99,10 @@ void chunk(const Job& job, int sample, int samples, int ob, int first_in, const 
   const std::ptrdiff_t x_plane = std::ptrdiff_t(s.h) * s.w * 8;
   const std::ptrdiff_t dy_plane = std::ptrdiff_t(s.oh) * s.ow * 8;
   const float* dy = job.a.diff_dst + sample * job.a.diff_dst_stride + ob * dy_plane;
-  for (int slot = job.slot_begin; slot < job.slot_end; ++slot) {
+  for (int slot = job.block.slot_begin; slot < job.block.slot_end; ++slot) {
     const float* x = job.a.src + sample * job.a.src_stride + (first_in + slot) * x_plane;
-    for (int tap = job.tap_begin; tap < job.tap_end; ++tap) {
-      float* dw = job.a.diff_weights + ob * job.dw_block + slot * job.dw_slot + tap * 64;
+    for (int tap = job.block.tap_begin; tap < job.block.tap_end; ++tap) {
+      float* dw = job.gradient(ob, slot, tap);
       const int kh = tap / s.kw, kw = tap % s.kw;
       const Area area = clip(s, kh, kw, whole);
       if (area.row_begin >= area.row_end || area.column_begin >= area.column_end) continue;
@@ -124,20 +132,19 @@ void chunk(const Job& job, int sample, int samples, int ob, int first_in, const 
 
 // Calls f(dw, ob, slot) for every stretch of weights that the job owns: its taps of a slot.
 template <class F>
-SUREFIT_INLINE void for_stretches(const Job& job, int ob_begin, int ob_end, F f) {
-  for (int ob = ob_begin; ob < ob_end; ++ob) {
-    for (int slot = job.slot_begin; slot < job.slot_end; ++slot) {
-      f(job.a.diff_weights + ob * job.dw_block + slot * job.dw_slot + job.tap_begin * 64, ob, slot);
-    }
+SUREFIT_INLINE void for_stretches(const Job& job, F f) {
+  for (int ob = job.block.ob_begin; ob < job.block.ob_end; ++ob) {
+    for (int slot = job.block.slot_begin; slot < job.block.slot_end; ++slot)
+      f(job.gradient(ob, slot, job.block.tap_begin), ob, slot);
   }
 }
 
 // Between channels of different groups there is no weight and must be no gradient.
-void clear_between_groups(const Job& job, int ob_begin, int ob_end) {
+void clear_between_groups(const Job& job) {
   const ConvShape& s = job.s;
   const int ocg = s.oc / s.groups, icg = s.ic / s.groups;
-  const int floats = (job.tap_end - job.tap_begin) * 64;
-  for_stretches(job, ob_begin, ob_end, [&](float* dw, int ob, int slot) SUREFIT_LAMBDA {
+  const int floats = (job.block.tap_end - job.block.tap_begin) * 64;
+  for_stretches(job, [&](float* dw, int ob, int slot) SUREFIT_LAMBDA {
     const int first_in = direct_band_first(s.ic, s.oc, s.groups, ob, job.width) + slot;
     for (int at = 0; at < floats; ++at) {
       const int i = first_in * 8 + at / 8 % 8, o = ob * 8 + at % 8;
@@ -148,26 +155,15 @@ void clear_between_groups(const Job& job, int ob_begin, int ob_end) {
 
 void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, float*) {
   const ConvShape s = direct_flattened(a.shape);
-  const DirectGradientCut cut = direct_gradient_cut(s);
-  const int width = direct_band_width(s.ic, s.oc, s.groups);
-  const int taps = s.kh * s.kw, tap_part = block % cut.tap_parts;
-  const int band_part = block / cut.tap_parts % cut.band_parts;
-  const int ob_begin = block / cut.tap_parts / cut.band_parts * kDirectGradientBlocks;
-  const int ob_end = at_most(ob_begin + kDirectGradientBlocks, channel_blocks(s.oc));
-  const std::ptrdiff_t dw_slot = std::ptrdiff_t(taps) * 64;
-  const Job job{a,
-                s,
-                width,
-                part_begin(width, cut.band_parts, band_part),
-                part_begin(width, cut.band_parts, band_part + 1),
-                part_begin(taps, cut.tap_parts, tap_part),
-                part_begin(taps, cut.tap_parts, tap_part + 1),
-                dw_slot,
-                dw_slot * width};
+  const DirectGradientBlock part = direct_gradient_block(s, block);
+  const int ob_begin = part.ob_begin, ob_end = part.ob_end;
+  const int width = direct_band_width(s.ic, s.oc, s.groups), taps = part.tap_end - part.tap_begin;
+  const std::ptrdiff_t dw_slot = std::ptrdiff_t(a.block_alone ? taps : s.kh * s.kw) * 64;
+  const int slots = a.block_alone ? part.slot_end - part.slot_begin : width;
+  const Job job{a, s, part, width, dw_slot, dw_slot * slots};
   if (a.first) {
-    const std::size_t bytes = sizeof(float) * 64 * std::size_t(job.tap_end - job.tap_begin);
-    for_stretches(job, ob_begin, ob_end,
-                  [&](float* dw, int, int) SUREFIT_LAMBDA { std::memset(dw, 0, bytes); });
+    const std::size_t bytes = sizeof(float) * 64 * std::size_t(taps);
+    for_stretches(job, [&](float* dw, int, int) SUREFIT_LAMBDA { std::memset(dw, 0, bytes); });
   }
   const int rows = at_least(kChunkPixels / s.ow, 1);
   const int columns = at_most(s.ow, kChunkPixels * 2);
@@ -195,8 +191,8 @@ void backward_weights(const ConvBackwardWeights& a, Samples samples, int block, 
       }
     }
   }
-  if (s.groups > 1) clear_between_groups(job, ob_begin, ob_end);
-  if (a.diff_bias != nullptr && band_part == 0 && tap_part == 0) {
+  if (s.groups > 1) clear_between_groups(job);
+  if (a.diff_bias != nullptr && part.slot_begin == 0 && part.tap_begin == 0) {
     const BiasGradient bias{std::ptrdiff_t(s.oh) * s.ow, a.diff_dst, a.diff_dst_stride, a.diff_bias,
                             a.first};
     for (int ob = ob_begin; ob < ob_end; ++ob) bias_gradient(bias, samples, ob);

@@ -68,6 +68,8 @@ struct ConvBackwardWeights {
   float* diff_weights = nullptr;
   float* diff_bias = nullptr;  // null: no bias gradient
   bool first = true;           // overwrite instead of add
+  // Direct convolution: diff_weights is the block's alone, [output blocks][slots][taps][8][8].
+  bool block_alone = false;
 };
 
 // One kernel tap as an inner loop sees it; kernels keep lists of them in their scratch.

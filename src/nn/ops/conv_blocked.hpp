@@ -31,6 +31,10 @@ std::shared_ptr<const Op> make_few_pass_op(const WinogradReader::Pass& pass, std
 // (picture, gradient of the output) -> gradient of the kernel; takes the update in. The same.
 std::shared_ptr<const Op> make_few_gradient_op(const kernels::ConvShape& shape,
                                                std::int64_t samples);
+// (picture, gradient of the output, kernel, slots) -> nothing: direct convolution's gradient with
+// the update `consumer`; null where the batch has many samples, or the node is no such update.
+std::shared_ptr<const Op> make_direct_update_op(const kernels::ConvShape& shape, const Op& consumer,
+                                                std::int64_t samples);
 
 // Kernel -> what make_conv_backward_data_op reads as weights; null where that is the kernel itself.
 std::shared_ptr<const Op> make_backward_weights_form_op(const kernels::ConvShape& shape,

@@ -285,6 +285,8 @@ class BackwardWeightsOp final : public Op {
                        });
   }
   std::shared_ptr<const Op> absorb_few(const Op& consumer, std::int64_t samples) const override {
+    if (algorithm_ == ConvAlgorithm::kDirect)
+      return make_direct_update_op(shape_, consumer, samples);
     const bool winograd = dynamic_cast<const WinogradGradientOp*>(&consumer) != nullptr;
     return winograd ? make_few_gradient_op(shape_, samples) : nullptr;
   }
