@@ -115,11 +115,15 @@ void pass_groups(const WinogradFewPass& a, Samples samples, int group, float* sc
                           u_element);
       }
     }
+    // What comes next: of these groups, or behind their last the first of the next groups.
+    const bool done = in + depth >= p.ci8 / 8;
     const float* ahead[depth * 2 * G];
     for (int b = 0; b < depth; ++b) {
-      const int next = at_most(in + depth + b, p.ci8 / 8 - 1);
-      for (int i = 0; i < 2 * G; ++i)
-        ahead[b * 2 * G + i] = kernels.at(next, at_most(out_begin + i, out_end - 1));
+      const int next_in = at_most((done ? 0 : in + depth) + b, p.ci8 / 8 - 1);
+      for (int i = 0; i < 2 * G; ++i) {
+        const int next_out = at_most((done ? out_end : out_begin) + i, p.co8 / 8 - 1);
+        ahead[b * 2 * G + i] = kernels.at(next_in, next_out);
+      }
     }
     for (int e = 0; e < 36; ++e) {
       for (const float* next : ahead) __builtin_prefetch(next + e * 16, 0, 2);
