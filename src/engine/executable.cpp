@@ -39,7 +39,8 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
       pool_(pool),
       arena_(std::move(arena)),
       file_(std::move(file)),
-      persistent_(persistent) {
+      persistent_(persistent),
+      prepared_(static_cast<std::size_t>(pool.threads())) {
   SUREFIT_CHECK(plan_.file_bytes == 0 || (file_ && file_->bytes() >= plan_.file_bytes),
                 "a spill file of {} bytes", plan_.file_bytes);
   SUREFIT_CHECK(arena_->bytes() >= plan_.arena_bytes, "arena of {} bytes for a plan of {}",
@@ -166,6 +167,7 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
   if (bound.traits.role == BatchRole::kReduction && bound.traits.samples_per_pass > 0) {
     pass = per_task = round_up(bound.traits.samples_per_pass, bound.traits.sample_grain);
   }
+  if (bound.traits.prepares) std::fill(prepared_.begin(), prepared_.end(), Prepared{});
   int phase = 0;
   const auto run_task = [&](std::size_t index, int thread) {
     Task task;
@@ -184,6 +186,11 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
           bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
     }
     task.shared_scratch = bound.shared_scratch;
+    if (bound.traits.prepares) {
+      std::int64_t& prepared = prepared_[static_cast<std::size_t>(thread)].begin;
+      if (prepared != task.begin) bound.kernel->prepare(task);
+      prepared = task.begin;
+    }
     bound.kernel->run(task);
   };
   // To wake the other threads takes about a microsecond, in which one of them does this much.

@@ -71,6 +71,11 @@ class Executable {
   void run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end);
   void move(Bound& bound, std::int64_t begin, std::int64_t end);
 
+  // By thread: the first of the samples that it is prepared for, within one instance.
+  struct alignas(64) Prepared {
+    std::int64_t begin = kNone;
+  };
+
   std::unique_ptr<const Graph> other_;  // the form that the plan is for, where it is not the caller's
   const Graph& graph_;
   Plan plan_;
@@ -80,6 +85,7 @@ class Executable {
   std::shared_ptr<SpillFile> file_;
   std::function<std::byte*(ValueId)> persistent_;
   std::vector<Bound> bound_;
+  std::vector<Prepared> prepared_;
 };
 
 }  // namespace surefit

@@ -38,6 +38,10 @@ struct OpTraits {
   // A node runs its tasks this many times over, everybody done before the next phase begins. A kReduction that does so
   // sees the whole batch at once: its sample_grain is the batch.
   int phases = 1;
+  // A thread prepares itself (Kernel::prepare) before its first task of each range of samples: what all tasks of the
+  // range read is made by every thread in its own scratch. Costs the work once a thread, but a line of memory that one
+  // core wrote and another reads, and the next step writes again, costs both more than to compute it.
+  bool prepares = false;
   // Groups end at multiples of this many samples; so do the tasks of a kPerSample node, whose samples then depend on
   // the others of their grain.
   int sample_grain = 1;
@@ -98,6 +102,8 @@ class Kernel {
   virtual ~Kernel() = default;
   // A kReduction overwrites its sums when task.begin == 0 and accumulates otherwise.
   virtual void run(const Task& task) const = 0;
+  // Of a node that `prepares`: makes in task.thread_scratch what the tasks of [task.begin, task.end) find there.
+  virtual void prepare(const Task& /*task*/) const {}
   // What will run, for `summary --kernels`: "own winograd 4x4", "onednn jit:avx2".
   virtual std::string implementation() const = 0;
 };

@@ -44,47 +44,48 @@ class FewPassOp final : public Op {
     OpTraits traits;
     traits.flops_per_sample = conv_flops(s) / 3;
     traits.flops_per_step = static_cast<double>(winograd_count(s, pass_.direction)) * 4;
-    traits.phases = 2;
+    traits.prepares = true;
     traits.blocks = kernels::winograd_few_blocks(s, pass_.direction);
     traits.samples_per_task = samples_;
-    traits.shared_scratch_bytes =
-        bytes_of(kernels::winograd_few_v_floats(s, pass_.direction, samples_));
     traits.thread_scratch_bytes =
-        kernels::winograd_few_pass_scratch_bytes(s, pass_.direction, samples_);
+        v_bytes() + kernels::winograd_few_pass_scratch_bytes(s, pass_.direction, samples_);
     return traits;
   }
+  // In a thread's scratch: the transformed pictures of its samples, then room for a pass.
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
-    const int tiles = tiles_of(pass_.shape, pass_.direction, samples_);
-    const int per_sample = kernels::winograd_plane(pass_.shape, pass_.direction).tiles;
-    return make_kernel(
+    return make_prepared_kernel(
         "own winograd, few tiles",
-        [own = pass_, tiles, per_sample,
-         blocks = kernels::winograd_few_blocks(pass_.shape, pass_.direction)](const Task& task) {
-          // Samples have their places, whoever takes them.
-          float* v = reinterpret_cast<float*>(task.shared_scratch) + task.begin * per_sample * 8;
-          if (task.phase == 0) {
-            const kernels::WinogradFewPicture args{own.shape,
-                                                   own.direction,
-                                                   tiles,
-                                                   task.inputs[1].at(task.begin),
-                                                   float_stride(task.inputs[1]),
-                                                   v};
-            return kernels::table().winograd_few.transform_input(args, samples(task), task.block,
-                                                                 blocks);
-          }
-          kernels::WinogradFewPass args{.tiles = tiles, .v = v, .weights = task.inputs[0].at()};
+        [own = pass_](const Task& task) {
+          const kernels::WinogradFewPicture args{own.shape,
+                                                 own.direction,
+                                                 tiles_of(own.shape, own.direction, count(task)),
+                                                 task.inputs[1].at(task.begin),
+                                                 float_stride(task.inputs[1]),
+                                                 scratch_of(task)};
+          kernels::table().winograd_few.transform_input(args, samples(task), 0, 1);
+        },
+        [own = pass_, v_floats = v_bytes() / sizeof(float)](const Task& task) {
+          kernels::WinogradFewPass args{.tiles = tiles_of(own.shape, own.direction, count(task)),
+                                        .v = scratch_of(task),
+                                        .weights = task.inputs[0].at()};
           args.pass.shape = own.shape;
           args.pass.direction = own.direction;
           args.pass.bias = own.bias ? task.inputs[2].at() : nullptr;
           args.pass.dst = task.outputs[0].at(task.begin);
           args.pass.dst_stride = float_stride(task.outputs[0]);
           args.pass.relu = own.relu;
-          kernels::table().winograd_few.pass(args, samples(task), task.block, scratch_of(task));
+          kernels::table().winograd_few.pass(args, samples(task), task.block,
+                                             scratch_of(task) + v_floats);
         });
   }
 
  private:
+  static std::int64_t count(const Task& task) { return task.end - task.begin; }
+  std::size_t v_bytes() const {
+    return bytes_of(kernels::winograd_few_v_floats(pass_.shape, pass_.direction, samples_));
+  }
+
   WinogradReader::Pass pass_;
   int samples_;
 };
@@ -110,28 +111,38 @@ class FewGradientOp final : public Op {
     OpTraits traits;
     traits.role = BatchRole::kReduction;
     traits.sample_grain = samples_;
+    traits.prepares = true;
     traits.phases = 2;
     traits.blocks = blocks();
     traits.flops_per_sample = conv_flops(shape_) / 3;
     traits.flops_per_step =
         static_cast<double>(winograd_count(shape_, WinogradDirection::kForward)) * 4;
-    traits.shared_scratch_bytes = bytes_of(v_floats() + m_floats());
-    traits.thread_scratch_bytes = kernels::winograd_few_gradient_scratch_bytes();
-    if (update_) traits.thread_scratch_bytes += bytes_of(kOutBlocks * kPiece * kBlockFloats);
+    traits.shared_scratch_bytes = bytes_of(v_floats());
+    traits.thread_scratch_bytes =
+        bytes_of(m_floats()) + kernels::winograd_few_gradient_scratch_bytes();
+    if (update_) traits.thread_scratch_bytes += bytes_of(kPiece * kPiece * kBlockFloats);
     return traits;
   }
   std::unique_ptr<Kernel> bind(std::span<const ValueType>, std::span<const ValueType>,
                                int) const override {
-    return make_kernel(
-        "own winograd, few tiles", [s = shape_, room = samples_, update = update_, v = v_floats(),
-                                    blocks = blocks()](const Task& task) {
+    return make_prepared_kernel(
+        "own winograd, few tiles",
+        [s = shape_, room = samples_](const Task& task) {
+          kernels::table().winograd_few.transform_gradient(
+              picture(s, room, task.inputs[1], scratch_of(task)), samples(task), 0, 1);
+        },
+        [s = shape_, room = samples_, update = update_, m_floats = m_floats(),
+         blocks = blocks()](const Task& task) {
           check_whole_batch(task);
-          auto* shared = reinterpret_cast<float*>(task.shared_scratch);
-          if (task.phase == 0) return transform(s, room, task, shared, shared + v, blocks);
+          auto* v = reinterpret_cast<float*>(task.shared_scratch);
+          if (task.phase == 0) {
+            return kernels::table().winograd_few.transform_input(
+                picture(s, room, task.inputs[0], v), samples(task), task.block, blocks);
+          }
           kernels::WinogradFewGradient args{s, tiles_of(s, WinogradDirection::kForward, room),
-                                            tiles_of(s, WinogradDirection::kForward, task.end),
-                                            shared, shared + v};
-          run_block(args, task, update.get());
+                                            tiles_of(s, WinogradDirection::kForward, task.end), v,
+                                            scratch_of(task)};
+          run_block(args, task, update.get(), scratch_of(task) + m_floats);
         });
   }
   std::shared_ptr<const Op> absorb_few(const Op& consumer, std::int64_t samples) const override {
@@ -143,60 +154,61 @@ class FewGradientOp final : public Op {
 
  private:
   static constexpr int kBlockFloats = 9 * 64;  // from eight channels to eight
-  static constexpr int kPiece = 4;             // input blocks whose gradient is applied at once
-  static constexpr int kOutBlocks = 2 * kernels::kWinogradFewGroups;
+  // Of input and output channels in a piece, whose gradient is applied at once.
+  static constexpr int kPiece = 2 * kernels::kWinogradFewGroups;
 
   std::size_t v_floats() const {
     return kernels::winograd_few_v_floats(shape_, WinogradDirection::kForward, samples_);
   }
   std::size_t m_floats() const { return kernels::winograd_few_m_floats(shape_, samples_); }
-  // A block of output channels and a part of the input channels; enough of them for threads of
-  // uneven speed.
-  static int parts(const ConvShape& s) {
-    constexpr int kBlocks = 32;
-    return std::min(kernels::ceil_div(kBlocks, winograd_blocks(s)), kernels::channel_blocks(s.ic));
+  // Tasks are cut as backward-data's are, which read the kernel just before: by input channels, and
+  // only where those are too few for threads of uneven speed by output channels too. A line of
+  // weights that the other core has read costs as much to write as to fetch from memory.
+  static int in_parts(const ConvShape& s) {
+    return kernels::winograd_few_blocks(s, WinogradDirection::kBackwardData);
   }
-  static int winograd_blocks(const ConvShape& s) {
+  static int out_blocks(const ConvShape& s) {
     return kernels::winograd_few_blocks(s, WinogradDirection::kForward);
   }
-  int blocks() const { return winograd_blocks(shape_) * parts(shape_); }
+  static int out_parts(const ConvShape& s) {
+    constexpr int kBlocks = 32;
+    return std::min(kernels::ceil_div(kBlocks, in_parts(s)), out_blocks(s));
+  }
+  int blocks() const { return in_parts(shape_) * out_parts(shape_); }
 
-  static void transform(const ConvShape& s, int room, const Task& task, float* v, float* m,
-                        int blocks) {
-    const int tiles = tiles_of(s, WinogradDirection::kForward, room);
-    const auto picture = [&](const Operand& from, float* to) {
-      return kernels::WinogradFewPicture{s,         WinogradDirection::kForward, tiles,
-                                         from.at(), float_stride(from),          to};
-    };
-    const kernels::WinogradFewKernels& few = kernels::table().winograd_few;
-    few.transform_input(picture(task.inputs[0], v), samples(task), task.block, blocks);
-    few.transform_gradient(picture(task.inputs[1], m), samples(task), task.block, blocks);
+  // The input channels of a task are transformed where its thread writes and reads them; of the
+  // output channels every thread needs all.
+  static kernels::WinogradFewPicture picture(const ConvShape& s, int room, const Operand& from,
+                                             float* to) {
+    return {s,         WinogradDirection::kForward, tiles_of(s, WinogradDirection::kForward, room),
+            from.at(), float_stride(from),          to};
   }
 
   static void run_block(kernels::WinogradFewGradient& args, const Task& task,
-                        const ElementUpdate* update) {
+                        const ElementUpdate* update, float* scratch) {
     const int in_blocks = kernels::channel_blocks(args.shape.ic);
-    const int count = parts(args.shape), block = task.block / count, part = task.block % count;
-    const int out_begin = block * kOutBlocks;
-    const int out_end = std::min(out_begin + kOutBlocks, kernels::channel_blocks(args.shape.oc));
-    const int last = kernels::part_begin(in_blocks, count, part + 1);
-    float* du = scratch_of(task);
-    float* pieces = du + kernels::winograd_few_gradient_scratch_bytes() / sizeof(float);
+    const int count = out_parts(args.shape);
+    const int begin = task.block / count * kPiece, part = task.block % count;
+    const int end = std::min(begin + kPiece, in_blocks);
+    float* piece = scratch + kernels::winograd_few_gradient_scratch_bytes() / sizeof(float);
     const auto state = task.inputs.subspan(2);
     for (std::size_t i = 0; i < std::min(state.size(), std::size(args.ahead)); ++i)
       args.ahead[i] = state[i].at();
-    for (int begin = kernels::part_begin(in_blocks, count, part); begin < last; begin += kPiece) {
-      const int end = std::min(begin + kPiece, last);
-      const auto floats = [](int blocks) {
-        return static_cast<std::ptrdiff_t>(blocks * kBlockFloats);
-      };
+    const auto floats = [](int blocks) {
+      return static_cast<std::ptrdiff_t>(blocks * kBlockFloats);
+    };
+    args.apart = update ? floats(kPiece) : floats(in_blocks);
+    const int last = kernels::part_begin(out_blocks(args.shape), count, part + 1);
+    for (int block = kernels::part_begin(out_blocks(args.shape), count, part); block < last;
+         ++block) {
+      const int out_begin = block * kPiece;
+      const int out_end = std::min(out_begin + kPiece, kernels::channel_blocks(args.shape.oc));
       args.diff_weights =
-          update ? pieces : task.outputs[0].at() + floats(out_begin * in_blocks + begin);
-      args.apart = update ? floats(kPiece) : floats(in_blocks);
-      kernels::table().winograd_few.backward_weights(args, block, begin, end, du);
+          update ? piece : task.outputs[0].at() + floats(out_begin * in_blocks + begin);
+      kernels::table().winograd_few.backward_weights(args, block, begin, end, scratch);
       for (int out = out_begin; out < out_end && update != nullptr; ++out) {
         update->run(*task.step, state, floats(out * in_blocks + begin), floats(end - begin),
-                    pieces + (out - out_begin) * args.apart);
+                    piece + (out - out_begin) * args.apart);
       }
     }
   }

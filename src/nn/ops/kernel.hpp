@@ -29,6 +29,31 @@ std::unique_ptr<Kernel> make_kernel(std::string implementation, Function functio
   return std::make_unique<FunctionKernel<Function>>(std::move(implementation), std::move(function));
 }
 
+// The same of a node whose threads prepare themselves.
+template <typename Prepare, typename Function>
+class PreparedKernel final : public Kernel {
+ public:
+  PreparedKernel(std::string implementation, Prepare prepare, Function function)
+      : implementation_(std::move(implementation)),
+        prepare_(std::move(prepare)),
+        function_(std::move(function)) {}
+  void prepare(const Task& task) const override { prepare_(task); }
+  void run(const Task& task) const override { function_(task); }
+  std::string implementation() const override { return implementation_; }
+
+ private:
+  std::string implementation_;
+  Prepare prepare_;
+  Function function_;
+};
+
+template <typename Prepare, typename Function>
+std::unique_ptr<Kernel> make_prepared_kernel(std::string implementation, Prepare prepare,
+                                             Function function) {
+  return std::make_unique<PreparedKernel<Prepare, Function>>(
+      std::move(implementation), std::move(prepare), std::move(function));
+}
+
 // For kernels that apply a gradient where it arises: part of a batch would count as the whole.
 inline void check_whole_batch(const Task& task) {
   SUREFIT_CHECK(task.begin == 0 && task.end == task.step->samples, "samples {} to {} of {}",
