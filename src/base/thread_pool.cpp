@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_pool.hpp"
 
+#include <cstring>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +20,8 @@ namespace {
 // offers its core now and then. (seed_cnn, batch 32, both threads on one core: 3.8 ms a step, 0.7 ms
 // when they do so, 0.6 ms with one thread.)
 constexpr int kSpins = 4000, kSpinsAlone = 128, kSpinsPerYield = 32;
+// Some 16 us, and how often a thread looks meanwhile whether the others have begun all they have.
+constexpr int kPatience = 512, kSpinsPerLook = 8;
 
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -25,92 +29,141 @@ inline void relax() {
 #endif
 }
 
-template <typename T, typename Done>
-void wait_until(std::atomic<T>& value, int spins, const Done& done) {
+// Returns when `value` is `wanted`; `before_sleep` runs each time before this thread gives up
+// spinning. Who sets the value looks at `asleep` behind that, and wakes.
+template <typename BeforeSleep>
+void wait_for(const std::atomic<std::uint32_t>& value, std::uint32_t wanted, int spins,
+              std::atomic<int>& asleep, const BeforeSleep& before_sleep) {
   for (;;) {
-    T seen = value.load(std::memory_order_acquire);
     for (int spin = 0; spin < spins; ++spin) {
-      if (done(seen)) return;
+      if (value.load(std::memory_order_acquire) == wanted) return;
       relax();
       if (spin >= kSpinsAlone && spin % kSpinsPerYield == 0) std::this_thread::yield();
-      seen = value.load(std::memory_order_acquire);
     }
-    if (done(seen)) return;
-    value.wait(seen, std::memory_order_acquire);
+    before_sleep();
+    asleep.fetch_add(1);
+    const std::uint32_t seen = value.load();
+    if (seen != wanted) value.wait(seen);
+    asleep.fetch_sub(1);
+    if (value.load(std::memory_order_acquire) == wanted) return;
   }
 }
 
 }  // namespace
 
 ThreadPool::ThreadPool(int threads, const std::function<void()>& on_thread_start)
-    : spins_(threads <= usable_cores() ? kSpins : 0) {
+    : spins_(threads <= usable_cores() ? kSpins : 0), threads_(threads) {
   SUREFIT_CHECK(threads >= 1, "a pool of {} threads", threads);
-  shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(threads));
+  const auto others = static_cast<std::size_t>(threads - 1);
+  shares_ = std::make_unique<Share[]>(others + 1);
+  workers_ = std::make_unique<Worker[]>(others);
   if (on_thread_start) on_thread_start();
-  workers_.reserve(static_cast<std::size_t>(threads - 1));
-  for (int thread = 1; thread < threads; ++thread) {
+  for (std::size_t worker = 0; worker < others; ++worker) {
     try {
-      workers_.emplace_back([this, thread, on_thread_start] {
+      workers_[worker].thread = std::thread([this, worker, on_thread_start] {
         if (on_thread_start) on_thread_start();
-        worker_loop(thread);
+        worker_loop(static_cast<int>(worker) + 1);
       });
     } catch (const std::system_error& error) {
-      stop_ = true;
-      round_.fetch_add(1, std::memory_order_release);
-      round_.notify_all();
-      for (std::thread& worker : workers_) worker.join();
+      join(worker);
       throw SystemError(
           fmt::format("[threads] cannot start thread {} of {}: {}; lower --threads or raise "
                       "the process limit (ulimit -u)",
-                      thread + 1, threads, error.what()),
+                      worker + 2, threads, error.what()),
           error.code().value());
     }
   }
 }
 
 ThreadPool::~ThreadPool() {
-  stop_ = true;
-  round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  join(static_cast<std::size_t>(threads_ - 1));
 }
 
-void ThreadPool::run(std::size_t count, Function function, const void* context) {
+void ThreadPool::join(std::size_t workers) {
+  announced_.function = nullptr;
+  announced_.round.fetch_add(1);
+  announced_.round.notify_all();
+  for (std::size_t worker = 0; worker < workers; ++worker) workers_[worker].thread.join();
+}
+
+void ThreadPool::run(std::size_t count, Function function, const void* carried,
+                     std::size_t bytes) {
   if (count == 0) return;
   const DenormalsAreZero mode;
-  if (count == 1 || workers_.empty()) {
-    for (std::size_t index = 0; index < count; ++index) function(context, index, 0);
+  if (count == 1 || threads_ == 1) {
+    for (std::size_t index = 0; index < count; ++index) function(carried, index, 0);
     return;
   }
-  function_ = function;
-  context_ = context;
-  const std::size_t threads = workers_.size() + 1;
-  for (std::size_t thread = 0; thread < threads; ++thread) {
-    shares_[thread].next.store(count * thread / threads, std::memory_order_relaxed);
-    shares_[thread].end = count * (thread + 1) / threads;
-  }
-  busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  round_.fetch_add(1, std::memory_order_release);
-  round_.notify_all();
+  SUREFIT_CHECK(count <= std::numeric_limits<std::uint32_t>::max(), "{} tasks", count);
+  announced_.function = function;
+  announced_.count = static_cast<std::uint32_t>(count);
+  std::memcpy(announced_.carried, carried, bytes);
+  const std::uint32_t round = announced_.round.load(std::memory_order_relaxed) + 1;
+  // Not a barrier: the line comes from another core's cache, and the work need not wait for it. A
+  // worker that falls asleep just now is therefore missed here, and woken before the caller sleeps.
+  announced_.round.store(round, std::memory_order_release);
+  if (workers_asleep_.load(std::memory_order_relaxed) > 0) announced_.round.notify_all();
   work(0);
-  wait_until(busy_, spins_, [](int busy) { return busy == 0; });
+  for (int worker = 0; worker + 1 < threads_; ++worker) {
+    wait_for(workers_[static_cast<std::size_t>(worker)].done, round, spins_, caller_asleep_, [&] {
+      if (workers_asleep_.fetch_add(0) > 0) announced_.round.notify_all();
+    });
+  }
   if (failed_.load(std::memory_order_relaxed)) {
     failed_.store(false, std::memory_order_relaxed);
     std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 }
 
+// Its own share first. Then, should another thread be held up, what that one has not begun. It takes
+// patience to tell: a task that changes cores takes its data along, so one that is about to be begun
+// is better left where it is.
 void ThreadPool::work(int thread) {
-  const int threads = this->threads();
-  for (int turn = 0; turn < threads; ++turn) work_on(shares_[(thread + turn) % threads], thread);
+  work_on(thread, thread);
+  for (int spin = 0; spin < kPatience; ++spin) {
+    if (spin % kSpinsPerLook == 0 && all_begun()) return;
+    relax();
+    if (spin >= kSpinsAlone && spin % kSpinsPerYield == 0) std::this_thread::yield();
+  }
+  for (int turn = 1; turn < threads_; ++turn) work_on((thread + turn) % threads_, thread);
 }
 
-void ThreadPool::work_on(Share& share, int thread) {
+bool ThreadPool::all_begun() const {
+  for (int owner = 0; owner < threads_; ++owner) {
+    const Indices share = share_of(owner);
+    const std::uint64_t seen =
+        shares_[static_cast<std::size_t>(owner)].taken.load(std::memory_order_relaxed);
+    if (taken_in_round(seen) < share.count) return false;
+  }
+  return true;
+}
+
+ThreadPool::Indices ThreadPool::share_of(int owner) const {
+  const auto before = [&](int threads) {
+    return std::uint64_t{announced_.count} * static_cast<unsigned>(threads) /
+           static_cast<unsigned>(threads_);
+  };
+  return {before(owner), before(owner + 1) - before(owner)};
+}
+
+std::uint64_t ThreadPool::taken_in_round(std::uint64_t taken) const {
+  return taken >> 32 == announced_.round.load(std::memory_order_relaxed) ? taken & 0xffffffff : 0;
+}
+
+void ThreadPool::work_on(int owner, int thread) {
+  const std::uint64_t round = announced_.round.load(std::memory_order_relaxed);
+  const Indices share = share_of(owner);
+  std::atomic<std::uint64_t>& state = shares_[static_cast<std::size_t>(owner)].taken;
+  std::uint64_t seen = state.load(std::memory_order_relaxed);
   for (;;) {
-    const std::size_t index = share.next.fetch_add(1, std::memory_order_relaxed);
-    if (index >= share.end) return;
+    const std::uint64_t taken = taken_in_round(seen);
+    if (taken >= share.count) return;
+    const std::uint64_t next = round << 32 | (taken + 1);
+    if (!state.compare_exchange_weak(seen, next, std::memory_order_relaxed)) continue;
+    seen = next;
+    const auto index = static_cast<std::size_t>(share.begin + taken);
     try {
-      function_(context_, index, thread);
+      announced_.function(announced_.carried, index, thread);
     } catch (...) {
       while (failure_lock_.test_and_set(std::memory_order_acquire)) relax();
       if (!failed_.load(std::memory_order_relaxed) || index < failed_index_) {
@@ -125,13 +178,13 @@ void ThreadPool::work_on(Share& share, int thread) {
 
 void ThreadPool::worker_loop(int thread) {
   const DenormalsAreZero mode;
-  std::uint32_t seen = 0;
-  for (;;) {
-    wait_until(round_, spins_, [&](std::uint32_t round) { return round != seen; });
-    ++seen;
-    if (stop_) return;
+  std::atomic<std::uint32_t>& done = workers_[static_cast<std::size_t>(thread - 1)].done;
+  for (std::uint32_t round = 1;; ++round) {
+    wait_for(announced_.round, round, spins_, workers_asleep_, [] {});
+    if (announced_.function == nullptr) return;
     work(thread);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+    done.exchange(round);
+    if (caller_asleep_.load() > 0) done.notify_one();
   }
 }
 

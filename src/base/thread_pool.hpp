@@ -9,7 +9,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
-#include <vector>
+#include <type_traits>
 
 namespace surefit {
 
@@ -22,7 +22,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return threads_; }
 
   // Calls task(index, thread) for every index in [0, count), each once, and returns when all are
   // done. Allocates nothing. Every thread begins with its own share of the indices, the same in
@@ -32,40 +32,72 @@ class ThreadPool {
   // that of the lowest index is rethrown here. Calls must not nest.
   template <typename Task>
   void parallel_for(std::size_t count, const Task& task) {
-    run(
-        count,
-        [](const void* context, std::size_t index, int thread) {
-          (*static_cast<const Task*>(context))(index, thread);
-        },
-        &task);
+    if constexpr (std::is_trivially_copyable_v<Task> && sizeof(Task) <= kCarriedBytes) {
+      const auto call = [](const void* carried, std::size_t index, int thread) {
+        (*static_cast<const Task*>(carried))(index, thread);
+      };
+      run(count, call, &task, sizeof(task));
+    } else {
+      const Task* const where = &task;
+      const auto call = [](const void* carried, std::size_t index, int thread) {
+        (**static_cast<const Task* const*>(carried))(index, thread);
+      };
+      run(count, call, &where, sizeof(where));
+    }
   }
 
+  // A trivially copyable task of at most so many bytes reaches the other threads with the
+  // announcement itself. A larger one, and whatever a task refers to, costs each of them the way to
+  // another core's cache once more.
+  static constexpr std::size_t kCarriedBytes = 48;
+
  private:
-  using Function = void (*)(const void* context, std::size_t index, int thread);
-  void run(std::size_t count, Function function, const void* context);
-  struct Share;
+  using Function = void (*)(const void* carried, std::size_t index, int thread);
+
+  // One line, which only the caller of parallel_for writes: all else first, then `round`. It stays
+  // fixed until every worker is done with the round.
+  struct alignas(64) Announcement {
+    std::atomic<std::uint32_t> round{0};
+    std::uint32_t count = 0;
+    Function function = nullptr;  // none: the pool ends
+    alignas(8) std::byte carried[kCarriedBytes];
+  };
+  // A thread's share of the indices: the round in the upper half, and how many of the share are
+  // taken in the lower. Whoever comes first in a round begins to count, so that the announcement
+  // need not touch a line that lies in the owner's cache.
+  struct alignas(64) Share {
+    std::atomic<std::uint64_t> taken{0};
+  };
+  struct alignas(64) Worker {
+    std::atomic<std::uint32_t> done{0};  // the last round in which it found nothing more to do
+    std::thread thread;
+  };
+
+  void run(std::size_t count, Function function, const void* carried, std::size_t bytes);
+  void announce(std::uint32_t round);
   void work(int thread);
-  void work_on(Share& share, int thread);
+  void work_on(int owner, int thread);
+  bool all_begun() const;
+  struct Indices {
+    std::uint64_t begin, count;
+  };
+  Indices share_of(int owner) const;
+  std::uint64_t taken_in_round(std::uint64_t taken) const;
   void worker_loop(int thread);
+  void join(std::size_t workers);
 
   const int spins_;
-  std::vector<std::thread> workers_;
-  // A round is published by raising `round_`; the fields below it are written before that and stay
-  // fixed until `busy_` returns to zero.
-  alignas(64) std::atomic<std::uint32_t> round_{0};
-  Function function_ = nullptr;
-  const void* context_ = nullptr;
-  struct alignas(64) Share {
-    std::atomic<std::size_t> next{0};
-    std::size_t end = 0;
-  };
-  std::unique_ptr<Share[]> shares_;  // one per thread
-  alignas(64) std::atomic<int> busy_{0};
+  const int threads_;
+  Announcement announced_;
+  std::unique_ptr<Share[]> shares_;    // one per thread
+  std::unique_ptr<Worker[]> workers_;  // of all threads but the caller
+  // Who has given up spinning and must be woken.
+  alignas(64) std::atomic<int> workers_asleep_{0};
+  alignas(64) std::atomic<int> caller_asleep_{0};
   std::atomic<bool> failed_{false};
   std::atomic_flag failure_lock_ = ATOMIC_FLAG_INIT;
   std::size_t failed_index_ = 0;
   std::exception_ptr failure_;
-  bool stop_ = false;
 };
 
 }  // namespace surefit

@@ -58,6 +58,7 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
     const auto inputs = graph_.input_types(*bound.node);
     const auto outputs = graph_.output_types(*bound.node);
     bound.traits = bound.node->op->traits(inputs, outputs);
+    if (bound.traits.prepares) bound.prepared = prepared_.data();
     if (bound.action == Action::kRun) {
       bound.kernel = bound.node->op->bind(inputs, outputs, plan_.threads);
     } else {
@@ -133,21 +134,52 @@ void Executable::run(const StepContext& context, RunObserver* observer) {
   }
 }
 
+// A thread reads where its operands begin; writing what is there already would take the line out of
+// every other core's cache.
+void Executable::begin_group(std::vector<Operand>& operands, const std::vector<bool>& is_group,
+                             std::int64_t begin) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (is_group[i] && operands[i].first_sample != begin) operands[i].first_sample = begin;
+  }
+}
+
+void Executable::run_task(const Bound& bound, const Round& round, std::size_t index, int thread) {
+  const auto blocks = static_cast<std::size_t>(bound.traits.blocks);
+  Task task;
+  task.step = round.context;
+  task.inputs = bound.inputs;
+  task.outputs = bound.outputs;
+  task.begin = round.begin + static_cast<std::int64_t>(index / blocks) * round.per_task;
+  task.end = std::min(round.end, task.begin + round.per_task);
+  task.block = static_cast<int>(index % blocks);
+  task.phase = round.phase;
+  task.index = static_cast<int>(index);
+  task.count = round.tasks;
+  task.thread = thread;
+  if (bound.thread_scratch != nullptr) {
+    task.thread_scratch =
+        bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
+  }
+  task.shared_scratch = bound.shared_scratch;
+  if (bound.prepared != nullptr) {
+    std::int64_t& prepared = bound.prepared[thread].begin;
+    if (prepared != task.begin) bound.kernel->prepare(task);
+    prepared = task.begin;
+  }
+  bound.kernel->run(task);
+}
+
 void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin,
                               std::int64_t end) {
-  for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
-    if (bound.input_is_group[i]) bound.inputs[i].first_sample = begin;
-  }
-  for (std::size_t i = 0; i < bound.outputs.size(); ++i) {
-    if (bound.output_is_group[i]) bound.outputs[i].first_sample = begin;
-  }
+  begin_group(bound.inputs, bound.input_is_group, begin);
+  begin_group(bound.outputs, bound.output_is_group, begin);
   if (bound.action != Action::kRun) return move(bound, begin, end);
   const auto blocks = static_cast<std::size_t>(bound.traits.blocks);
   const std::int64_t samples = end - begin;
   // Samples are split evenly over the threads before tasks grow to the size the kernel likes best,
   // unless blocks alone keep the threads busy: every part of the samples reads the weights again.
   constexpr std::size_t kBlocksPerThread = 4;
-  std::int64_t per_task = samples;
+  Round round{.context = &context, .begin = begin, .end = end, .per_task = samples};
   std::size_t tiles = 1;
   if (bound.traits.role == BatchRole::kPerSample) {
     const int threads = pool_.threads();
@@ -159,40 +191,17 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
     // As many tasks for one thread as for the other.
     const std::int64_t parts =
         by_blocks ? div_up(samples, liked) : threads * div_up(samples, threads * liked);
-    per_task = round_up(div_up(samples, parts), bound.traits.sample_grain);
-    tiles = static_cast<std::size_t>(div_up(samples, per_task));
+    round.per_task = round_up(div_up(samples, parts), bound.traits.sample_grain);
+    tiles = static_cast<std::size_t>(div_up(samples, round.per_task));
   }
   // A reduction owns its blocks; samples pass through all of them, so many at a time.
-  std::int64_t pass_begin = begin, pass = std::max<std::int64_t>(samples, 1);
+  std::int64_t pass = std::max<std::int64_t>(samples, 1);
   if (bound.traits.role == BatchRole::kReduction && bound.traits.samples_per_pass > 0) {
-    pass = per_task = round_up(bound.traits.samples_per_pass, bound.traits.sample_grain);
+    pass = round.per_task = round_up(bound.traits.samples_per_pass, bound.traits.sample_grain);
   }
-  if (bound.traits.prepares) std::fill(prepared_.begin(), prepared_.end(), Prepared{});
-  int phase = 0;
-  const auto run_task = [&](std::size_t index, int thread) {
-    Task task;
-    task.step = &context;
-    task.inputs = bound.inputs;
-    task.outputs = bound.outputs;
-    task.begin = pass_begin + static_cast<std::int64_t>(index / blocks) * per_task;
-    task.end = std::min(end, task.begin + per_task);
-    task.block = static_cast<int>(index % blocks);
-    task.phase = phase;
-    task.index = static_cast<int>(index);
-    task.count = static_cast<int>(tiles * blocks);
-    task.thread = thread;
-    if (bound.thread_scratch != nullptr) {
-      task.thread_scratch =
-          bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
-    }
-    task.shared_scratch = bound.shared_scratch;
-    if (bound.traits.prepares) {
-      std::int64_t& prepared = prepared_[static_cast<std::size_t>(thread)].begin;
-      if (prepared != task.begin) bound.kernel->prepare(task);
-      prepared = task.begin;
-    }
-    bound.kernel->run(task);
-  };
+  const std::size_t tasks = tiles * blocks;
+  round.tasks = static_cast<int>(tasks);
+  if (bound.prepared != nullptr) std::fill(prepared_.begin(), prepared_.end(), Prepared{});
   // To wake the other threads takes about a microsecond, in which one of them does this much.
   constexpr double kFlopsWorthSharing = 1e5, kBytesWorthSharing = 32e3;
   const auto amount = static_cast<double>(samples);
@@ -200,12 +209,16 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
       share_all_ ||
       bound.traits.flops_per_sample * amount + bound.traits.flops_per_step > kFlopsWorthSharing ||
       bound.bytes_per_sample * amount + bound.bytes_per_step > kBytesWorthSharing;
-  for (; pass_begin < end; pass_begin += pass) {
-    for (phase = 0; phase < bound.traits.phases; ++phase) {
+  for (; round.begin < end; round.begin += pass) {
+    for (round.phase = 0; round.phase < bound.traits.phases; ++round.phase) {
+      const auto task = [bound = &bound, round](std::size_t index, int thread) {
+        run_task(*bound, round, index, thread);
+      };
+      static_assert(sizeof(task) <= ThreadPool::kCarriedBytes);
       if (share) {
-        pool_.parallel_for(tiles * blocks, run_task);
+        pool_.parallel_for(tasks, task);
       } else {
-        for (std::size_t index = 0; index < tiles * blocks; ++index) run_task(index, 0);
+        for (std::size_t index = 0; index < tasks; ++index) task(index, 0);
       }
     }
   }

@@ -52,6 +52,10 @@ class Executable {
   void share_all() { share_all_ = true; }
 
  private:
+  // By thread: the first of the samples that it is prepared for, within one instance.
+  struct alignas(64) Prepared {
+    std::int64_t begin = kNone;
+  };
   struct Bound {
     Action action = Action::kRun;
     const Node* node = nullptr;
@@ -67,14 +71,19 @@ class Executable {
     std::byte* thread_scratch = nullptr;
     std::size_t thread_scratch_bytes = 0;
     std::byte* shared_scratch = nullptr;
+    Prepared* prepared = nullptr;  // by thread, of a node whose threads prepare themselves
   };
+  // The tasks of a node that run at the same time: what the pool carries to the other threads.
+  struct Round {
+    const StepContext* context;
+    std::int64_t begin, end, per_task;
+    int phase = 0, tasks = 0;
+  };
+  static void run_task(const Bound& bound, const Round& round, std::size_t index, int thread);
+  static void begin_group(std::vector<Operand>& operands, const std::vector<bool>& is_group,
+                          std::int64_t begin);
   void run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end);
   void move(Bound& bound, std::int64_t begin, std::int64_t end);
-
-  // By thread: the first of the samples that it is prepared for, within one instance.
-  struct alignas(64) Prepared {
-    std::int64_t begin = kNone;
-  };
 
   std::unique_ptr<const Graph> other_;  // the form that the plan is for, where it is not the caller's
   const Graph& graph_;

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <limits>
@@ -39,6 +40,68 @@ TEST(ThreadPool, ManyShortRoundsDoNotLoseWork) {
     pool.parallel_for(3, [&](std::size_t index, int) { sum.fetch_add(index + 1); });
   }
   EXPECT_EQ(sum.load(), 20000u * 6u);
+}
+
+// Whether workers sleep when a round comes, or the caller when it ends: each task waits for the other,
+// so both threads must take part.
+TEST(ThreadPool, WakesWhoSleeps) {
+  using std::chrono::milliseconds;
+  ThreadPool pool(2);
+  for (const milliseconds pause : {milliseconds(0), milliseconds(2)}) {
+    for (const milliseconds work : {milliseconds(0), milliseconds(2)}) {
+      for (int round = 0; round < 20; ++round) {
+        std::this_thread::sleep_for(pause);
+        std::atomic<int> begun{0};
+        pool.parallel_for(2, [&](std::size_t index, int) {
+          ++begun;
+          while (begun < 2) std::this_thread::yield();
+          if (index == 1) std::this_thread::sleep_for(work);
+        });
+      }
+    }
+  }
+}
+
+// Nobody waits for tasks that a thread which is held up has not begun, be it a worker or the caller.
+TEST(ThreadPool, OthersTakeTheTasksOfWhoIsHeldUp) {
+  constexpr std::size_t kCount = 12;
+  for (int threads = 2; threads <= 3; ++threads) {
+    ThreadPool pool(threads);
+    for (const std::size_t held_up : {std::size_t{0}, kCount / 2}) {
+      std::atomic<std::size_t> done{0};
+      std::vector<int> taken_by(kCount);
+      pool.parallel_for(kCount, [&](std::size_t index, int thread) {
+        taken_by[index] = thread;
+        while (index == held_up && done < kCount - 1) std::this_thread::yield();
+        ++done;
+      });
+      EXPECT_NE(taken_by[held_up], taken_by[held_up + 1]) << threads << " threads";
+    }
+  }
+}
+
+// A task takes its data along to another core, so a thread that is merely slower keeps its own.
+TEST(ThreadPool, TasksStayWithTheirThread) {
+  if (usable_cores() < 2) GTEST_SKIP() << "nobody has patience with one core";
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRounds = 50;
+  ThreadPool pool(2);
+  int least = std::numeric_limits<int>::max();  // of several turns: the system may hold up any
+  for (int turn = 0; turn < 20; ++turn) {
+    int moved = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      std::array<int, 8> taken_by{};
+      pool.parallel_for(taken_by.size(), [&](std::size_t index, int thread) {
+        taken_by[index] = thread;
+        const Clock::time_point end = Clock::now() + std::chrono::microseconds(index < 4 ? 0 : 2);
+        while (Clock::now() < end) continue;
+      });
+      for (std::size_t index = 0; index < taken_by.size(); ++index)
+        moved += taken_by[index] != (index < 4 ? 0 : 1) ? 1 : 0;
+    }
+    least = std::min(least, moved);
+  }
+  EXPECT_LT(least, kRounds);  // one a round and more without patience
 }
 
 // On every thread, and with one thread too; what the caller does between is its own. Tasks wait for
