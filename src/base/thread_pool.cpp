@@ -17,8 +17,8 @@ namespace {
 // the work. Some 100 us of spinning, then the futex. With more threads than cores a spinner only
 // keeps another from working. So it does where the system has put two threads on one core, as it
 // does for tenths of a second at a time; hence a spinner that has waited for some microseconds
-// offers its core now and then. (seed_cnn, batch 32, both threads on one core: 3.8 ms a step, 0.7 ms
-// when they do so, 0.6 ms with one thread.)
+// offers its core now and then. (seed_cnn, batch 32, both threads on one core: 3.8 ms a step, 0.7
+// ms when they do so, 0.6 ms with one thread.)
 constexpr int kSpins = 4000, kSpinsAlone = 128, kSpinsPerYield = 32;
 // Some 16 us, and how often a thread looks meanwhile whether the others have begun all they have.
 constexpr int kPatience = 512, kSpinsPerLook = 8;
@@ -86,8 +86,7 @@ void ThreadPool::join(std::size_t workers) {
   for (std::size_t worker = 0; worker < workers; ++worker) workers_[worker].thread.join();
 }
 
-void ThreadPool::run(std::size_t count, Function function, const void* carried,
-                     std::size_t bytes) {
+void ThreadPool::run(std::size_t count, Function function, const void* carried, std::size_t bytes) {
   if (count == 0) return;
   const DenormalsAreZero mode;
   if (count == 1 || threads_ == 1) {
@@ -115,9 +114,9 @@ void ThreadPool::run(std::size_t count, Function function, const void* carried,
   }
 }
 
-// Its own share first. Then, should another thread be held up, what that one has not begun. It takes
-// patience to tell: a task that changes cores takes its data along, so one that is about to be begun
-// is better left where it is.
+// Its own share first. Then, should another thread be held up, what that one has not begun. It
+// takes patience to tell: a task that changes cores takes its data along, so one that is about to
+// be begun is better left where it is.
 void ThreadPool::work(int thread) {
   work_on(thread, thread);
   for (int spin = 0; spin < kPatience; ++spin) {

@@ -28,8 +28,8 @@ class ThreadPool {
   // done. Allocates nothing. Every thread begins with its own share of the indices, the same in
   // every call, so that what it wrote last time is still in its cache; who is done early takes from
   // the others. Which thread takes which index is therefore not fixed: a task's result must depend
-  // on its index alone. Denormals are zero in all of them (denormals.hpp). Of the exceptions thrown,
-  // that of the lowest index is rethrown here. Calls must not nest.
+  // on its index alone. Denormals are zero in all of them (denormals.hpp). Of the exceptions
+  // thrown, that of the lowest index is rethrown here. Calls must not nest.
   template <typename Task>
   void parallel_for(std::size_t count, const Task& task) {
     if constexpr (std::is_trivially_copyable_v<Task> && sizeof(Task) <= kCarriedBytes) {

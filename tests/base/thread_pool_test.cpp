@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/thread_pool.hpp"
 
-#include <gtest/gtest.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <sched.h>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "base/cores.hpp"
 
@@ -42,8 +42,8 @@ TEST(ThreadPool, ManyShortRoundsDoNotLoseWork) {
   EXPECT_EQ(sum.load(), 20000u * 6u);
 }
 
-// Whether workers sleep when a round comes, or the caller when it ends: each task waits for the other,
-// so both threads must take part.
+// Whether workers sleep when a round comes, or the caller when it ends: each task waits for the
+// other, so both threads must take part.
 TEST(ThreadPool, WakesWhoSleeps) {
   using std::chrono::milliseconds;
   ThreadPool pool(2);
@@ -62,7 +62,8 @@ TEST(ThreadPool, WakesWhoSleeps) {
   }
 }
 
-// Nobody waits for tasks that a thread which is held up has not begun, be it a worker or the caller.
+// Nobody waits for tasks that a thread which is held up has not begun, be it a worker or the
+// caller.
 TEST(ThreadPool, OthersTakeTheTasksOfWhoIsHeldUp) {
   constexpr std::size_t kCount = 12;
   for (int threads = 2; threads <= 3; ++threads) {
@@ -168,7 +169,9 @@ TEST(ThreadPool, RethrowsTheErrorOfTheLowestIndex) {
 
 TEST(ThreadPool, StartHookRunsOnEveryThread) {
   std::atomic<int> starts{0};
-  { ThreadPool pool(3, [&] { starts.fetch_add(1); }); }
+  {
+    ThreadPool pool(3, [&] { starts.fetch_add(1); });
+  }
   EXPECT_EQ(starts.load(), 3);
 }
 

@@ -41,9 +41,20 @@ double power_of_step(std::int64_t step, double exponent) {
   return exponential(exponent * natural_log(static_cast<double>(step)));
 }
 
+// All tasks of a step ask for the same, and it takes as long as updating 300 weights.
 float adam_alpha(double lr, double beta1, double beta2, std::int64_t step) {
-  return static_cast<float>(lr * __builtin_sqrt(1.0 - power(beta2, step)) /
-                            (1.0 - power(beta1, step)));
+  struct Last {
+    double lr = 0, beta1 = 0, beta2 = 0;
+    std::int64_t step = 0;  // none: steps count from 1
+    float alpha = 0;
+  };
+  thread_local Last last;
+  if (last.step != step || last.lr != lr || last.beta1 != beta1 || last.beta2 != beta2) {
+    last = {lr, beta1, beta2, step,
+            static_cast<float>(lr * __builtin_sqrt(1.0 - power(beta2, step)) /
+                               (1.0 - power(beta1, step)))};
+  }
+  return last.alpha;
 }
 
 // u(t) = beta1 (1 - 0.96^t / 2), and the product of all u up to `step`: beta1^step times a product
