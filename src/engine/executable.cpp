@@ -81,6 +81,7 @@ Executable::Executable(const Graph& graph, Plan plan, ThreadPool& pool,
         const Buffer& buffer = plan_.buffers[static_cast<std::size_t>(index)];
         list.push_back({memory(buffer), buffer.sample_bytes, 0});
         is_group.push_back(buffer.sample_bytes > 0 && buffer.samples < plan_.batch);
+        bound.by_group = bound.by_group || is_group.back();
       }
     };
     operands(instance.inputs, bound.inputs, bound.input_is_group);
@@ -134,24 +135,11 @@ void Executable::run(const StepContext& context, RunObserver* observer) {
   }
 }
 
-// A thread reads where its operands begin; writing what is there already would take the line out of
-// every other core's cache.
-void Executable::begin_group(std::vector<Operand>& operands, const std::vector<bool>& is_group,
-                             std::int64_t begin) {
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (is_group[i] && operands[i].first_sample != begin) operands[i].first_sample = begin;
-  }
-}
-
-void Executable::run_task(const Bound& bound, const Round& round, std::size_t index, int thread) {
-  const auto blocks = static_cast<std::size_t>(bound.traits.blocks);
+Task Executable::task_of(const Bound& bound, const Round& round, std::size_t index, int thread) {
   Task task;
   task.step = round.context;
   task.inputs = bound.inputs;
   task.outputs = bound.outputs;
-  task.begin = round.begin + static_cast<std::int64_t>(index / blocks) * round.per_task;
-  task.end = std::min(round.end, task.begin + round.per_task);
-  task.block = static_cast<int>(index % blocks);
   task.phase = round.phase;
   task.index = static_cast<int>(index);
   task.count = round.tasks;
@@ -161,6 +149,15 @@ void Executable::run_task(const Bound& bound, const Round& round, std::size_t in
         bound.thread_scratch + static_cast<std::size_t>(thread) * bound.thread_scratch_bytes;
   }
   task.shared_scratch = bound.shared_scratch;
+  return task;
+}
+
+void Executable::run_task(const Bound& bound, const Round& round, std::size_t index, int thread) {
+  const auto blocks = static_cast<std::size_t>(bound.traits.blocks);
+  Task task = task_of(bound, round, index, thread);
+  task.begin = round.begin + static_cast<std::int64_t>(index / blocks) * round.per_task;
+  task.end = std::min(round.end, task.begin + round.per_task);
+  task.block = static_cast<int>(index % blocks);
   if (bound.prepared != nullptr) {
     std::int64_t& prepared = bound.prepared[thread].begin;
     if (prepared != task.begin) bound.kernel->prepare(task);
@@ -169,56 +166,108 @@ void Executable::run_task(const Bound& bound, const Round& round, std::size_t in
   bound.kernel->run(task);
 }
 
-void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin,
-                              std::int64_t end) {
-  begin_group(bound.inputs, bound.input_is_group, begin);
-  begin_group(bound.outputs, bound.output_is_group, begin);
-  if (bound.action != Action::kRun) return move(bound, begin, end);
-  const auto blocks = static_cast<std::size_t>(bound.traits.blocks);
-  const std::int64_t samples = end - begin;
+// Of a node that works in parts. A part is one thread's, whole or, where there are more threads
+// than parts, some of its blocks.
+void Executable::run_part(const Bound& bound, const Round& round, std::size_t index, int thread) {
+  const BatchParts parts(round.context->samples, bound.traits.parts);
+  const std::int64_t first = parts.of(round.begin);
+  const std::int64_t cuts = round.tasks / (parts.of(round.end - 1) - first + 1);
+  const auto at = static_cast<std::int64_t>(index);
+  const auto block = [&](std::int64_t cut) {
+    return static_cast<int>(bound.traits.blocks * cut / cuts);
+  };
+  Task task = task_of(bound, round, index, thread);
+  task.part = static_cast<int>(first + at / cuts);
+  const std::int64_t end = std::min(round.end, parts.begin(task.part + 1));
+  for (task.begin = std::max(round.begin, parts.begin(task.part)); task.begin < end;
+       task.begin = task.end) {
+    task.end = std::min(task.begin + round.per_task, end);
+    for (task.block = block(at % cuts); task.block < block(at % cuts + 1); ++task.block) {
+      bound.kernel->run(task);
+    }
+  }
+}
+
+// How many tasks that makes.
+int Executable::pieces_of_parts(const Bound& bound, const Round& round) const {
+  const BatchParts parts(round.context->samples, bound.traits.parts);
+  const std::int64_t count = parts.of(round.end - 1) - parts.of(round.begin) + 1;
+  return static_cast<int>(
+      count * std::min<std::int64_t>(div_up(pool_.threads(), count), bound.traits.blocks));
+}
+
+Executable::Cut Executable::cut_for(const Bound& bound, std::int64_t samples) const {
+  const OpTraits& traits = bound.traits;
+  const auto blocks = static_cast<std::size_t>(traits.blocks);
+  // A reduction owns its blocks; samples pass through all of them, so many at a time.
+  Cut cut{.per_task = samples, .per_pass = std::max<std::int64_t>(samples, 1)};
+  if (traits.role == BatchRole::kReduction && traits.samples_per_pass > 0)
+    cut.per_pass = cut.per_task = round_up(traits.samples_per_pass, traits.sample_grain);
   // Samples are split evenly over the threads before tasks grow to the size the kernel likes best,
   // unless blocks alone keep the threads busy: every part of the samples reads the weights again.
   constexpr std::size_t kBlocksPerThread = 4;
-  Round round{.context = &context, .begin = begin, .end = end, .per_task = samples};
   std::size_t tiles = 1;
-  if (bound.traits.role == BatchRole::kPerSample) {
+  if (traits.role == BatchRole::kPerSample) {
     const int threads = pool_.threads();
     const auto each = static_cast<std::size_t>(threads);
     const std::size_t rounds = (blocks + each - 1) / each;
     const bool heavy = bound.bytes_per_step > bound.bytes_per_sample * static_cast<double>(samples);
     const bool by_blocks = rounds >= kBlocksPerThread || (heavy && rounds * each * 5 <= blocks * 6);
-    const std::int64_t liked = std::max(1, bound.traits.samples_per_task);
+    const std::int64_t liked = std::max(1, traits.samples_per_task);
     // As many tasks for one thread as for the other.
     const std::int64_t parts =
         by_blocks ? div_up(samples, liked) : threads * div_up(samples, threads * liked);
-    round.per_task = round_up(div_up(samples, parts), bound.traits.sample_grain);
-    tiles = static_cast<std::size_t>(div_up(samples, round.per_task));
+    cut.per_task = round_up(div_up(samples, parts), traits.sample_grain);
+    tiles = static_cast<std::size_t>(div_up(samples, cut.per_task));
   }
-  // A reduction owns its blocks; samples pass through all of them, so many at a time.
-  std::int64_t pass = std::max<std::int64_t>(samples, 1);
-  if (bound.traits.role == BatchRole::kReduction && bound.traits.samples_per_pass > 0) {
-    pass = round.per_task = round_up(bound.traits.samples_per_pass, bound.traits.sample_grain);
-  }
-  const std::size_t tasks = tiles * blocks;
-  round.tasks = static_cast<int>(tasks);
-  if (bound.prepared != nullptr) std::fill(prepared_.begin(), prepared_.end(), Prepared{});
+  cut.tasks = static_cast<int>(tiles * blocks);
   // To wake the other threads takes about a microsecond, in which one of them does this much.
   constexpr double kFlopsWorthSharing = 1e5, kBytesWorthSharing = 32e3;
   const auto amount = static_cast<double>(samples);
-  const bool share =
-      share_all_ ||
-      bound.traits.flops_per_sample * amount + bound.traits.flops_per_step > kFlopsWorthSharing ||
-      bound.bytes_per_sample * amount + bound.bytes_per_step > kBytesWorthSharing;
-  for (; round.begin < end; round.begin += pass) {
+  cut.share = share_all_ ||
+              traits.flops_per_sample * amount + traits.flops_per_step > kFlopsWorthSharing ||
+              bound.bytes_per_sample * amount + bound.bytes_per_step > kBytesWorthSharing;
+  return cut;
+}
+
+void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin,
+                              std::int64_t end) {
+  if (bound.by_group) {
+    for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
+      if (bound.input_is_group[i]) bound.inputs[i].first_sample = begin;
+    }
+    for (std::size_t i = 0; i < bound.outputs.size(); ++i) {
+      if (bound.output_is_group[i]) bound.outputs[i].first_sample = begin;
+    }
+  }
+  if (bound.action != Action::kRun) return move(bound, begin, end);
+  const Cut cut = cut_for(bound, end - begin);
+  Round round{.context = &context,
+              .begin = begin,
+              .end = end,
+              .per_task = cut.per_task,
+              .tasks = cut.tasks};
+  if (bound.traits.parts > 1) {
+    round.per_task = cut.per_pass;
+    round.tasks = pieces_of_parts(bound, round);
+    const auto piece = [bound = &bound, round](std::size_t index, int thread) {
+      run_part(*bound, round, index, thread);
+    };
+    static_assert(sizeof(piece) <= ThreadPool::kCarriedBytes);
+    return pool_.parallel_for(static_cast<std::size_t>(round.tasks), piece);
+  }
+  if (bound.prepared != nullptr) std::fill(prepared_.begin(), prepared_.end(), Prepared{});
+  for (; round.begin < end; round.begin += cut.per_pass) {
     for (round.phase = 0; round.phase < bound.traits.phases; ++round.phase) {
       const auto task = [bound = &bound, round](std::size_t index, int thread) {
         run_task(*bound, round, index, thread);
       };
       static_assert(sizeof(task) <= ThreadPool::kCarriedBytes);
-      if (share) {
-        pool_.parallel_for(tasks, task);
+      const auto count = static_cast<std::size_t>(cut.tasks);
+      if (cut.share) {
+        pool_.parallel_for(count, task);
       } else {
-        for (std::size_t index = 0; index < tasks; ++index) task(index, 0);
+        for (std::size_t index = 0; index < count; ++index) task(index, 0);
       }
     }
   }

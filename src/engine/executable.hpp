@@ -56,6 +56,12 @@ class Executable {
   struct alignas(64) Prepared {
     std::int64_t begin = kNone;
   };
+  // How the work of a node on so many samples is cut into tasks.
+  struct Cut {
+    std::int64_t per_task = 0, per_pass = 0;  // samples
+    int tasks = 0;                            // of a pass
+    bool share = false;                       // among the threads
+  };
   struct Bound {
     Action action = Action::kRun;
     const Node* node = nullptr;
@@ -72,6 +78,7 @@ class Executable {
     std::size_t thread_scratch_bytes = 0;
     std::byte* shared_scratch = nullptr;
     Prepared* prepared = nullptr;  // by thread, of a node whose threads prepare themselves
+    bool by_group = false;         // an operand holds one group at a time
   };
   // The tasks of a node that run at the same time: what the pool carries to the other threads.
   struct Round {
@@ -79,13 +86,16 @@ class Executable {
     std::int64_t begin, end, per_task;
     int phase = 0, tasks = 0;
   };
+  static Task task_of(const Bound& bound, const Round& round, std::size_t index, int thread);
   static void run_task(const Bound& bound, const Round& round, std::size_t index, int thread);
-  static void begin_group(std::vector<Operand>& operands, const std::vector<bool>& is_group,
-                          std::int64_t begin);
+  static void run_part(const Bound& bound, const Round& round, std::size_t index, int thread);
+  int pieces_of_parts(const Bound& bound, const Round& round) const;
+  Cut cut_for(const Bound& bound, std::int64_t samples) const;
   void run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end);
   void move(Bound& bound, std::int64_t begin, std::int64_t end);
 
-  std::unique_ptr<const Graph> other_;  // the form that the plan is for, where it is not the caller's
+  std::unique_ptr<const Graph>
+      other_;  // the form that the plan is for, where it is not the caller's
   const Graph& graph_;
   Plan plan_;
   ThreadPool& pool_;

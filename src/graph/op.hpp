@@ -2,6 +2,7 @@
 // The seam between what a layer means and how it runs. An Op declares; its Kernel computes. Neither allocates.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,6 +36,9 @@ struct OpTraits {
   // A kReduction takes this many samples at a time through all its blocks (0: all there are), so that what one block
   // has read is still in cache for the next; it never changes a bit either.
   int samples_per_pass = 0;
+  // A kReduction may keep sums of its own for up to so many parts of the batch (BatchParts), which a node behind it adds:
+  // then a thread reads the samples that it wrote, all blocks of them, and none of another's.
+  int parts = 1;
   // A node runs its tasks this many times over, everybody done before the next phase begins. A kReduction that does so
   // sees the whole batch at once: its sample_grain is the batch.
   int phases = 1;
@@ -56,6 +60,19 @@ struct OpTraits {
   double flops_per_sample = 0;
   double flops_per_step = 0;  // of a node that sees the batch: once for every group
   double efficiency = 0.6;  // share of the machine's peak that the kernel reaches
+};
+
+// How a batch is cut into parts with sums of their own: by the number of its samples alone, so that the sums do not
+// depend on groups or threads.
+struct BatchParts {
+  BatchParts(std::int64_t batch, int most)
+      : samples(batch), count(std::clamp<std::int64_t>(batch / kFewest, 1, most)) {}
+  std::int64_t begin(std::int64_t part) const { return samples * part / count; }
+  // That sample n is in.
+  std::int64_t of(std::int64_t n) const { return ((n + 1) * count - 1) / samples; }
+
+  static constexpr std::int64_t kFewest = 4;  // less than these read less than it takes to add their sums
+  std::int64_t samples, count;
 };
 
 // The facts of the running step that kernels may read.
@@ -89,6 +106,7 @@ struct Task {
   std::span<const Operand> outputs;
   std::int64_t begin = 0, end = 0;
   int block = 0;
+  int part = 0;  // of a node whose traits have parts
   int phase = 0;
   int index = 0, count = 1;  // among the tasks of this phase
   int thread = 0;

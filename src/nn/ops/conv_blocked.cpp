@@ -11,6 +11,7 @@
 #include "engine/onednn.hpp"
 #include "graph/autodiff.hpp"
 #include "nn/ops/activation.hpp"
+#include "nn/ops/batch_parts.hpp"
 #include "nn/ops/conv_task.hpp"
 
 namespace surefit {
@@ -253,15 +254,19 @@ class BlockedConvOp final : public ConvOp, public WinogradReader {
     }
     if (bias_ && builder.wants(2)) {
       builder.set_input_gradient(
-          2, builder.emit1(make_bias_gradient_op(shape_.oc, std::int64_t{shape_.oh} * shape_.ow),
-                           {diff_dst}, Category::kGradients));
+          2, emit_in_parts(builder,
+                           make_bias_gradient_op(shape_.oc, std::int64_t{shape_.oh} * shape_.ow),
+                           {diff_dst}));
     }
     // Weights first: the saved input can go before its gradient comes, and Winograd's gradient
     // shrinks to the kernel's size before the transformed weights come.
     const std::size_t kernel = kernel_input(builder);
     if (builder.wants(kernel)) {
-      ValueId gradient = builder.emit1(make_conv_backward_weights_op(shape_, algorithm_),
-                                       {builder.input(0), diff_dst}, Category::kGradients);
+      auto reduction = make_conv_backward_weights_op(shape_, algorithm_);
+      const std::vector<ValueId> operands = {builder.input(0), diff_dst};
+      ValueId gradient = algorithm_ == ConvAlgorithm::kDirect
+                             ? emit_in_parts(builder, std::move(reduction), operands)
+                             : builder.emit1(std::move(reduction), operands, Category::kGradients);
       if (algorithm_ == ConvAlgorithm::kWinograd) {
         gradient =
             builder.emit1(make_winograd_gradient_op(shape_), {gradient}, Category::kGradients);
