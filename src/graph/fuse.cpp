@@ -69,9 +69,12 @@ bool put_joint(Graph& graph, const std::vector<std::vector<NodeId>>& readers, No
   return true;
 }
 
+// The last that can be joined: a node that could go with its producer or with its reader goes with the reader (relu with
+// the pooling behind it rather than with the convolution before).
 bool fuse_once(Graph& graph, const Joined& joined) {
   const auto readers = graph.readers();
-  for (const Node& producer : graph.nodes()) {
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    const Node& producer = *node;
     if (producer.outputs.empty()) continue;
     const ValueId link = producer.outputs[0];
     const auto& list = readers[static_cast<std::size_t>(link)];

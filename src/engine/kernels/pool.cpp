@@ -43,7 +43,7 @@ SUREFIT_INLINE Best max_window(const PoolShape& s, const float* src, std::int64_
                                std::int64_t ox) {
   const std::int64_t y0 = oy * s.stride_h - s.pad_top, x0 = ox * s.stride_w - s.pad_left;
   const Range ys = inside(y0, s.window_h, s.height), xs = inside(x0, s.window_w, s.width);
-  if (ys.begin >= ys.end || xs.begin >= xs.end) return {V8{}, splat_int(255)};
+  if (ys.begin >= ys.end || xs.begin >= xs.end) return {V8{}, splat_int(kPoolDead)};
   const auto at = [&](std::int64_t ky, std::int64_t kx) {
     return src + ((y0 + ky) * s.width + x0 + kx) * kBlock;
   };
@@ -71,8 +71,9 @@ SUREFIT_INLINE Best max_full_window(const float* at, std::int64_t row) {
 }
 
 template <int H, int W>
-SUREFIT_INLINE void max_plane(const PoolShape& s, const float* src, float* dst,
+SUREFIT_INLINE void max_plane(const MaxPoolArgs& a, const float* src, float* dst,
                               std::uint8_t* argmax) {
+  const PoolShape& s = a.shape;
   for (std::int64_t oy = 0; oy < s.out_height; ++oy) {
     const std::int64_t y0 = oy * s.stride_h - s.pad_top;
     const bool rows_inside = y0 >= 0 && y0 + s.window_h <= s.height;
@@ -83,6 +84,10 @@ SUREFIT_INLINE void max_plane(const PoolShape& s, const float* src, float* dst,
         best = max_full_window<H, W>(src + (y0 * s.width + x0) * kBlock, s.width * kBlock);
       } else {
         best = max_window(s, src, oy, ox);
+      }
+      if (a.relu) {
+        const I8 dead = best.value <= V8{};
+        best = {dead ? V8{} : best.value, dead ? splat_int(kPoolDead) : best.index};
       }
       const std::int64_t out = (oy * s.out_width + ox) * kBlock;
       store(dst + out, best.value);
@@ -112,11 +117,11 @@ void max_pool(const MaxPoolArgs& a) {
     std::uint8_t* argmax =
         a.argmax != nullptr ? a.argmax + n * a.argmax_stride + b * out_plane(s) : nullptr;
     if (s.window_h == 2 && s.window_w == 2) {
-      max_plane<2, 2>(s, src, dst, argmax);
+      max_plane<2, 2>(a, src, dst, argmax);
     } else if (s.window_h == 3 && s.window_w == 3) {
-      max_plane<3, 3>(s, src, dst, argmax);
+      max_plane<3, 3>(a, src, dst, argmax);
     } else {
-      max_plane<0, 0>(s, src, dst, argmax);
+      max_plane<0, 0>(a, src, dst, argmax);
     }
   });
 }
@@ -124,11 +129,6 @@ void max_pool(const MaxPoolArgs& a) {
 struct MaxGradient {
   const float* diff_dst;
   const std::uint8_t* argmax;
-  const float* relu_dst;
-  SUREFIT_INLINE V8 at(std::int64_t out) const {
-    const V8 d = load(diff_dst + out);
-    return relu_dst != nullptr ? (load(relu_dst + out) <= 0.0f ? V8{} : d) : d;
-  }
 };
 
 // Windows that tile the picture: every input has at most one output, each output writes its window
@@ -139,7 +139,7 @@ void max_tiles_backward(const PoolShape& s, const MaxGradient& g, float* diff_sr
     for (std::int64_t ox = 0; ox < s.out_width; ++ox) {
       const std::int64_t out = (oy * s.out_width + ox) * kBlock;
       const I8 index = load_bytes(g.argmax + out);
-      const V8 d = g.at(out);
+      const V8 d = load(g.diff_dst + out);
       float* at = diff_src + (oy * s.window_h * s.width + ox * s.window_w) * kBlock;
       for (int ky = 0; ky < s.window_h; ++ky)
         for (int kx = 0; kx < s.window_w; ++kx)
@@ -167,7 +167,7 @@ void max_gather_backward(const PoolShape& s, const MaxGradient& g, float* diff_s
         for (std::int64_t ox = oxs.begin; ox < oxs.end; ++ox) {
           const std::int64_t out = (oy * s.out_width + ox) * kBlock;
           const int index = static_cast<int>(ky * s.window_w + x + s.pad_left - ox * s.stride_w);
-          sum += load_bytes(g.argmax + out) == index ? g.at(out) : V8{};
+          sum += load_bytes(g.argmax + out) == index ? load(g.diff_dst + out) : V8{};
         }
       }
       store(diff_src + (y * s.width + x) * kBlock, sum);
@@ -181,10 +181,8 @@ void max_pool_backward(const MaxPoolBackwardArgs& a) {
                      s.pad_left == 0 && s.out_height * s.window_h <= s.height &&
                      s.out_width * s.window_w <= s.width;
   for_planes(a, [&](std::int64_t n, std::int64_t b) {
-    const MaxGradient g{
-        a.diff_dst + n * a.diff_dst_stride + b * out_plane(s),
-        a.argmax + n * a.argmax_stride + b * out_plane(s),
-        a.relu_dst != nullptr ? a.relu_dst + n * a.relu_dst_stride + b * out_plane(s) : nullptr};
+    const MaxGradient g{a.diff_dst + n * a.diff_dst_stride + b * out_plane(s),
+                        a.argmax + n * a.argmax_stride + b * out_plane(s)};
     float* diff_src = a.diff_src + n * a.diff_src_stride + b * in_plane(s);
     if (tiles) {
       max_tiles_backward(s, g, diff_src);

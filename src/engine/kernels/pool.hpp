@@ -19,10 +19,13 @@ struct PoolShape {
 };
 
 // Padding never wins; the first maximum in row-major window order does; a NaN in the window wins
-// over numbers. argmax holds ky * window_w + kx, or 255 and dst 0 for a window that sees nothing
-// but padding.
+// over numbers. argmax holds ky * window_w + kx, or kPoolDead and dst 0 for a window that sees
+// nothing but padding.
+inline constexpr std::uint8_t kPoolDead = 255;  // no gradient goes through this output
+
 struct MaxPoolArgs {
   PoolShape shape;
+  bool relu = false;  // of the maximum, which is the maximum of relus: what is not above 0 is dead
   const float* src = nullptr;
   std::int64_t src_stride = 0;
   float* dst = nullptr;
@@ -39,10 +42,6 @@ struct MaxPoolBackwardArgs {
   std::int64_t diff_dst_stride = 0;
   const std::uint8_t* argmax = nullptr;
   std::int64_t argmax_stride = 0;
-  // Output of a pool whose input went through relu: gradients where it is 0 are dropped, which is
-  // relu's backward (exact: an output of 0 means that no covered input was above 0). Null: no relu.
-  const float* relu_dst = nullptr;
-  std::int64_t relu_dst_stride = 0;
   float* diff_src = nullptr;  // overwritten
   std::int64_t diff_src_stride = 0;
   std::int64_t sample_begin = 0, sample_end = 0;

@@ -5,6 +5,7 @@
 #include "engine/kernels/table.hpp"
 #include "graph/autodiff.hpp"
 #include "nn/ops/kernel.hpp"
+#include "nn/ops/pool.hpp"
 
 namespace surefit {
 namespace {
@@ -147,6 +148,13 @@ std::unique_ptr<Kernel> ActivationOp::bind(std::span<const ValueType> inputs,
       kernels::table().elementwise.activation(own);
     }
   });
+}
+
+std::shared_ptr<const Op> ActivationOp::absorb(const Op& consumer, std::size_t,
+                                               std::span<const ValueType>) const {
+  const auto* pool = dynamic_cast<const MaxPoolOp*>(&consumer);
+  const bool joins = spec_.kind == Activation::kRelu && pool != nullptr && !pool->relu();
+  return joins ? pool->with_relu() : nullptr;
 }
 
 void ActivationOp::gradient(GradientBuilder& builder) const {

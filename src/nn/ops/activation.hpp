@@ -30,6 +30,10 @@ class ActivationOp final : public Op {
                   std::span<const ValueType> outputs) const override;
   std::unique_ptr<Kernel> bind(std::span<const ValueType> inputs,
                                std::span<const ValueType> outputs, int threads) const override;
+  // Relu joins the max pooling behind it: relu of the maximum is the maximum of relus, with fewer
+  // of them, and the larger picture need not be kept.
+  std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t consumer_input,
+                                   std::span<const ValueType> inputs) const override;
   void gradient(GradientBuilder& builder) const override;
 
  private:

@@ -224,11 +224,11 @@ class FirstConvOp final : public ConvOp {
 
   std::shared_ptr<const Op> absorb(const Op& consumer, std::size_t,
                                    std::span<const ValueType>) const override {
-    if (!relu_)
-      return is_relu(consumer) ? std::make_shared<FirstConvOp>(shape_, bias_, true, outer_picture_)
-                               : nullptr;
+    if (!relu_ && is_relu(consumer))
+      return std::make_shared<FirstConvOp>(shape_, bias_, true, outer_picture_);
     const auto* pool = dynamic_cast<const MaxPoolOp*>(&consumer);
-    if (pool == nullptr || !pool->training() || !outer_picture_) return nullptr;
+    if (relu_ || pool == nullptr || !pool->relu() || !pool->training() || !outer_picture_)
+      return nullptr;
     const kernels::PoolShape& p = pool->shape();
     const bool halving = p.window_h == 2 && p.window_w == 2 && p.stride_h == 2 && p.stride_w == 2 &&
                          p.pad_top == 0 && p.pad_left == 0 && p.out_height == p.height / 2 &&

@@ -192,9 +192,10 @@ std::unique_ptr<Kernel> MaxPoolOp::bind(std::span<const ValueType> inputs,
                                         std::span<const ValueType>, int) const {
   const PoolShape shape = shape_;
   const int blocks = channel_blocks(inputs[0]);
-  return make_kernel("own", [shape, blocks, training = training_](const Task& task) {
+  return make_kernel("own", [shape, blocks, training = training_, relu = relu_](const Task& task) {
     kernels::MaxPoolArgs args;
     args.shape = shape;
+    args.relu = relu;
     set_operands(args, task.inputs[0], task.outputs[0], task);
     args.block_end = blocks;
     if (training) {

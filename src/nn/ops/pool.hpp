@@ -6,13 +6,20 @@
 
 namespace surefit {
 
-// Max pooling with a byte per output that remembers the winner.
+// Max pooling with a byte per output that remembers the winner; with relu, of which neither the
+// output nor the gradient then exists at the size of the input.
 class MaxPoolOp final : public Op {
  public:
-  MaxPoolOp(kernels::PoolShape shape, bool training) : shape_(shape), training_(training) {}
+  MaxPoolOp(kernels::PoolShape shape, bool training, bool relu = false)
+      : shape_(shape), training_(training), relu_(relu) {}
   const kernels::PoolShape& shape() const { return shape_; }
   bool training() const { return training_; }
-  std::string_view kind() const override { return "max_pool"; }
+  bool relu() const { return relu_; }
+  // The same behind a relu.
+  std::shared_ptr<const Op> with_relu() const {
+    return std::make_shared<MaxPoolOp>(shape_, training_, true);
+  }
+  std::string_view kind() const override { return relu_ ? "relu_max_pool" : "max_pool"; }
   Layout preferred_layout(std::size_t, const ValueType&) const override { return Layout::kBlocked; }
   std::vector<ValueType> infer(std::span<const ValueType> inputs) const override;
   OpTraits traits(std::span<const ValueType> inputs,
@@ -23,7 +30,7 @@ class MaxPoolOp final : public Op {
 
  private:
   kernels::PoolShape shape_;
-  bool training_;
+  bool training_, relu_;
 };
 
 std::shared_ptr<const Op> make_average_pool_op(const kernels::PoolShape& shape);

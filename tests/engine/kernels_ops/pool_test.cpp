@@ -106,13 +106,12 @@ TEST_P(PoolTest, MaxBackwardSendsEachGradientToItsMaximum) {
         const std::int64_t pixels = s.height * s.width, out_pixels = s.out_height * s.out_width;
         const std::int64_t in = round_up8(channels) * pixels,
                            out = round_up8(channels) * out_pixels;
-        Floats x = tied(s, channels);
-        if (relu)
-          for (float& v : x) v = std::max(v, 0.0f);
+        const Floats x = tied(s, channels);
         const Floats dy = random_blocked(kSamples, channels, out_pixels, 12);
         Floats y = poison(kSamples * out), dx = poison(kSamples * in);
         std::vector<std::uint8_t> at(y.size());
         k().pool.max({.shape = s,
+                      .relu = relu,
                       .src = x.data(),
                       .src_stride = in,
                       .dst = y.data(),
@@ -128,8 +127,6 @@ TEST_P(PoolTest, MaxBackwardSendsEachGradientToItsMaximum) {
                                .diff_dst_stride = out,
                                .argmax = at.data(),
                                .argmax_stride = out,
-                               .relu_dst = relu ? y.data() : nullptr,
-                               .relu_dst_stride = out,
                                .diff_src = dx.data(),
                                .diff_src_stride = in,
                                .sample_begin = 0,
@@ -141,6 +138,8 @@ TEST_P(PoolTest, MaxBackwardSendsEachGradientToItsMaximum) {
           for (std::int64_t c = 0; c < channels; ++c)
             for (std::int64_t p = 0; p < out_pixels; ++p) {
               const Window w = look(s, x.data() + n * in, c, p / s.out_width, p % s.out_width);
+              ASSERT_EQ(y[n * out + blocked(c, p, out_pixels)],
+                        relu ? std::max(w.best, 0.0f) : w.best);
               if (relu && w.best <= 0) continue;
               const std::int64_t iy =
                   p / s.out_width * s.stride_h - s.pad_top + w.index / s.window_w;
