@@ -212,7 +212,10 @@ Executable::Cut Executable::cut_for(const Bound& bound, std::int64_t samples) co
     const auto each = static_cast<std::size_t>(threads);
     const std::size_t rounds = (blocks + each - 1) / each;
     const bool heavy = bound.bytes_per_step > bound.bytes_per_sample * static_cast<double>(samples);
-    const bool by_blocks = rounds >= kBlocksPerThread || (heavy && rounds * each * 5 <= blocks * 6);
+    const int worth = traits.samples_worth_splitting;
+    const bool by_blocks =
+        (rounds >= kBlocksPerThread || (heavy && rounds * each * 5 <= blocks * 6)) &&
+        (worth == 0 || samples < std::int64_t{threads} * worth);
     const std::int64_t liked = std::max(1, traits.samples_per_task);
     // As many tasks for one thread as for the other.
     const std::int64_t parts =

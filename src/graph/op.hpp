@@ -33,6 +33,9 @@ struct OpTraits {
   // Tasks of a kPerSample node take this many samples at once where they can (weights are read once for all of
   // them); it never changes a bit.
   int samples_per_task = 1;
+  // A kPerSample node that has blocks enough for all threads is cut by samples all the same where every thread gets at
+  // least so many (0: never): then it finds the samples that it wrote or read before.
+  int samples_worth_splitting = 0;
   // A kReduction takes this many samples at a time through all its blocks (0: all there are), so that what one block
   // has read is still in cache for the next; it never changes a bit either.
   int samples_per_pass = 0;

@@ -2,7 +2,8 @@
 // Forward and backward-data of small pictures under large kernels, where much of what a row of
 // pixels would read lies outside. A tile is one pixel of several samples: all of them are reached
 // by the same taps, so nothing outside is read or multiplied. (LeNet-5's 5x5 backward-data, one
-// core: 21 to 50 GFLOP/s, where six lanes of eight allow 76.)
+// core: 21 to 50 GFLOP/s, where six lanes of eight allow 76.) With one output block it is two
+// neighbouring pixels, most of whose inputs are the same.
 #include "engine/kernels/conv_direct_tile.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
@@ -19,6 +20,97 @@ TapList reaching(const SweepShape& v, const TapList& row, int at, SweepTap* taps
   return {taps, count};
 }
 
+// A column of input that one or both of two neighbouring pixels read.
+struct SharedTap {
+  std::ptrdiff_t src;
+  int left, right;  // which weights each of them takes, or -1
+};
+
+// Whether neighbours share columns: the taps of a kernel row follow each other, in either
+// direction, as pixels do. `group` is how many taps a kernel row has.
+struct Sharing {
+  int group = 0;
+  bool descending = false;
+};
+Sharing sharing_of(const SweepShape& v, const TapList& row) {
+  Sharing sharing;
+  while (sharing.group < row.count && row.taps[sharing.group].row == row.taps[0].row)
+    ++sharing.group;
+  if (sharing.group < 2) return {};
+  const int step = row.taps[1].column - row.taps[0].column;
+  if (step != v.step && step != -v.step) return {};
+  sharing.descending = step < 0;
+  return sharing;
+}
+
+// The columns that pixels `at` and `at` + 1 read, in the order of the taps of both.
+int share_taps(const SweepShape& v, const TapList& row, Sharing sharing, int at, SharedTap* out) {
+  const int group = sharing.group;
+  int count = 0;
+  for (int k = 0; k < row.count; k += group) {
+    // One of the pixels is ahead: it has reached every column a tap before the other.
+    for (int ahead = 0; ahead <= group; ++ahead) {
+      const int behind = ahead - 1;
+      const int left = sharing.descending ? behind : ahead;
+      const int right = sharing.descending ? ahead : behind;
+      const bool has_left = left >= 0 && left < group, has_right = right >= 0 && right < group;
+      const SweepTap& tap = row.taps[k + (has_left ? left : right)];
+      const int shift = (has_left ? at : at + 1) * v.step;
+      if (tap.column + shift < 0 || tap.column + shift >= v.in_w) continue;
+      out[count++] = {tap.src + std::ptrdiff_t(shift) * 8, has_left ? row.taps[k + left].index : -1,
+                      has_right ? row.taps[k + right].index : -1};
+    }
+  }
+  return count;
+}
+
+// Two neighbouring pixels of R samples. Every sum has the order that it has in direct_tile.
+template <int R>
+void two_pixels(const DirectSweep& v, const float* src, const SharedTap* taps, int count,
+                const float* w, const float* bias, float* dst) {
+  const PixelsInRow<R> pixels{v.src_stride, v.dst_stride};
+  const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
+  const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64;
+  V8 left[R], right[R];
+  unroll<R>([&](auto r)
+                SUREFIT_LAMBDA { left[r] = right[r] = bias != nullptr ? load(bias) : V8{}; });
+  for (int block = 0; block < v.width; ++block, src += plane, w += w_in) {
+    for (int t = 0; t < count; ++t) {
+      const auto tap = pixels.at(src + taps[t].src);
+      const float* w_left = w + std::ptrdiff_t(taps[t].left) * 64;
+      const float* w_right = w + std::ptrdiff_t(taps[t].right) * 64;
+      const auto one = [&](V8(&sums)[R], const float* weights) SUREFIT_LAMBDA {
+        for (int i = 0; i < 8; ++i) {
+          const V8 wv = hold(load(weights + i * 8));
+          unroll<R>([&](auto r) SUREFIT_LAMBDA { sums[r] += splat(tap.pixel(r)[i]) * wv; });
+        }
+      };
+      if (taps[t].left >= 0 && taps[t].right >= 0) {
+        for (int i = 0; i < 8; ++i) {
+          const V8 wl = hold(load(w_left + i * 8)), wr = hold(load(w_right + i * 8));
+          unroll<R>([&](auto r) SUREFIT_LAMBDA {
+            const V8 x = hold(splat(tap.pixel(r)[i]));
+            left[r] += x * wl;
+            right[r] += x * wr;
+          });
+        }
+      } else if (taps[t].left >= 0) {
+        one(left, w_left);
+      } else {
+        one(right, w_right);
+      }
+    }
+  }
+  unroll<R>([&](auto r) SUREFIT_LAMBDA {
+    store(dst + pixels.dst(r), v.rectify ? relu(left[r]) : left[r]);
+    store(dst + 8 + pixels.dst(r), v.rectify ? relu(right[r]) : right[r]);
+  });
+}
+
+// Samples of a tile of B output blocks. Of one block there are two pixels each.
+template <int B>
+constexpr int kTileSamples = B > 1 || kWide ? kTilePixels<B> : kTilePixels<B> / 2;
+
 // One row of B output blocks and R samples, from `first` on.
 template <int R, int B>
 void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* taps) {
@@ -31,7 +123,16 @@ void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* 
   SweepTap* const pixel_taps = taps + v.s.kh * v.s.kw;
   for (int c = 0; c < at_most(v.classes, v.out_w); ++c) {
     const TapList list = taps_of(v, row, c, taps);
-    for (int at = 0; at * v.classes + c < v.out_w; ++at) {
+    int at = 0;
+    if constexpr (B == 1) {
+      auto* shared = reinterpret_cast<SharedTap*>(pixel_taps);
+      const Sharing sharing = v.classes == 1 ? sharing_of(v, list) : Sharing{};
+      for (; sharing.group > 0 && at + 2 <= v.out_w; at += 2) {
+        const int count = share_taps(v, list, sharing, at, shared);
+        two_pixels<R>(v, src, shared, count, v.weights + ob * w_out, bias, dst + at * 8);
+      }
+    }
+    for (; at * v.classes + c < v.out_w; ++at) {
       direct_tile<R, B>(
           src + std::ptrdiff_t(at) * v.step * 8, PixelsInRow<R>{v.src_stride, v.dst_stride}, plane,
           reaching(v, list, at, pixel_taps), {0, v.width, true, true}, v.weights + ob * w_out, w_in,
@@ -43,7 +144,7 @@ void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* 
 template <int B>
 void rows_of_samples(const DirectSweep& v, Samples samples, int ob, int row_begin, int row_end,
                      SweepTap* taps) {
-  constexpr int kSamples = kTilePixels<B>;
+  constexpr int kSamples = kTileSamples<B>;
   const int count = samples.end - samples.begin, tiles = ceil_div(count, kSamples);
   for (int t = 0; t < tiles; ++t) {
     const int first = samples.begin + part_begin(count, tiles, t);

@@ -43,10 +43,13 @@ struct PixelsInRow {
     SUREFIT_INLINE const float* pixel(int r) const { return first[r / 3] + r % 3 * step; }
   };
   SUREFIT_INLINE Tap tap(const float* x, const TapList& list, int t) const {
+    return at(x + list.taps[t].src);
+  }
+  SUREFIT_INLINE Tap at(const float* x) const {
     Tap tap;
     tap.step = step;
     unroll<(R + 2) / 3>([&](auto i) SUREFIT_LAMBDA {
-      tap.first[i] = x + list.taps[t].src + 3 * i * step;
+      tap.first[i] = x + 3 * i * step;
       asm("" : "+r"(tap.first[i]));  // or the compiler goes back to one each
     });
     return tap;

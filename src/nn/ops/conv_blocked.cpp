@@ -80,6 +80,8 @@ OpTraits pass_traits(const ConvShape& s, ConvAlgorithm algorithm, bool backward,
       traits.blocks =
           backward ? kernels::direct_backward_data_blocks(s) : kernels::direct_forward_blocks(s);
       traits.samples_per_task = kernels::direct_sample_group(s, backward);
+      if (kernels::direct_by_samples(s, backward))
+        traits.samples_worth_splitting = kernels::kDirectSamplesWorthSplitting;
       traits.thread_scratch_bytes = kernels::direct_scratch_bytes(s);
   }
   return traits;

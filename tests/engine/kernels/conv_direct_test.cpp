@@ -212,11 +212,15 @@ TEST(Direct, TilesAcrossSamples) {
   oblong_kernel.kw = 5;
   oblong_kernel.pad_left = 3;
   oblong_kernel.ow = 7;
+  // One output block, so two pixels at a time: an odd row of them, and more padding on one side.
+  ConvShape lopsided = conv_shape(8, 20, 6, 5, 5, 1, 2);
+  lopsided.pad_left = 3;
   for (const auto& [s, forward, back] :
        {Case{conv_shape(6, 16, 14, 14, 5), false, true},       // LeNet-5
         Case{conv_shape(17, 26, 3, 3, 3, 1, 1), true, true},   // up to four output blocks
         Case{conv_shape(8, 8, 3, 2, 5, 1, 2), true, true},     // more taps outside than inside
         Case{conv_shape(9, 9, 5, 5, 3, 1, 2, 2), true, true},  // dilated
+        Case{conv_shape(16, 5, 6, 3, 5, 1, 2), true, true}, Case{lopsided, true, true},
         Case{conv_shape(16, 10, 8, 7, 5, 2), false, true}, Case{oblong_kernel, true, false}}) {
     EXPECT_EQ(direct_by_samples(s, false), forward) << s.w << " wide";
     EXPECT_EQ(direct_by_samples(s, true), back) << s.w << " wide";
