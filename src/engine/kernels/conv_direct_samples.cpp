@@ -21,9 +21,9 @@ TapList reaching(const SweepShape& v, const TapList& row, int at, SweepTap* taps
 }
 
 // A column of input that one or both of two neighbouring pixels read.
-struct SharedTap {
-  std::ptrdiff_t src;
-  int left, right;  // which weights each of them takes, or -1
+struct SharedColumn {
+  int column;
+  int left, right;  // which tap of a kernel row each of them takes there, or -1
 };
 
 // Whether neighbours share columns: the taps of a kernel row follow each other, in either
@@ -43,62 +43,64 @@ Sharing sharing_of(const SweepShape& v, const TapList& row) {
   return sharing;
 }
 
-// The columns that pixels `at` and `at` + 1 read, in the order of the taps of both.
-int share_taps(const SweepShape& v, const TapList& row, Sharing sharing, int at, SharedTap* out) {
+// The columns that pixels `at` and `at` + 1 read under a kernel row, in the order of the taps of
+// both.
+int shared_columns(const SweepShape& v, const TapList& row, Sharing sharing, int at,
+                   SharedColumn* out) {
   const int group = sharing.group;
   int count = 0;
-  for (int k = 0; k < row.count; k += group) {
-    // One of the pixels is ahead: it has reached every column a tap before the other.
-    for (int ahead = 0; ahead <= group; ++ahead) {
-      const int behind = ahead - 1;
-      const int left = sharing.descending ? behind : ahead;
-      const int right = sharing.descending ? ahead : behind;
-      const bool has_left = left >= 0 && left < group, has_right = right >= 0 && right < group;
-      const SweepTap& tap = row.taps[k + (has_left ? left : right)];
-      const int shift = (has_left ? at : at + 1) * v.step;
-      if (tap.column + shift < 0 || tap.column + shift >= v.in_w) continue;
-      out[count++] = {tap.src + std::ptrdiff_t(shift) * 8, has_left ? row.taps[k + left].index : -1,
-                      has_right ? row.taps[k + right].index : -1};
-    }
+  // One of the pixels is ahead: it has reached every column a tap before the other.
+  for (int ahead = 0; ahead <= group; ++ahead) {
+    const int behind = ahead - 1;
+    const int left = sharing.descending ? behind : ahead;
+    const int right = sharing.descending ? ahead : behind;
+    const bool has_left = left >= 0 && left < group, has_right = right >= 0 && right < group;
+    const int column =
+        has_left ? row.taps[left].column + at * v.step : row.taps[right].column + (at + 1) * v.step;
+    if (column < 0 || column >= v.in_w) continue;
+    out[count++] = {column, has_left ? left : -1, has_right ? right : -1};
   }
   return count;
 }
 
 // Two neighbouring pixels of R samples. Every sum has the order that it has in direct_tile.
 template <int R>
-void two_pixels(const DirectSweep& v, const float* src, const SharedTap* taps, int count,
-                const float* w, const float* bias, float* dst) {
+void two_pixels(const DirectSweep& v, const float* src, const TapList& row, int group,
+                const SharedColumn* columns, int count, const float* w, const float* bias,
+                float* dst) {
   const PixelsInRow<R> pixels{v.src_stride, v.dst_stride};
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
   const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64;
   V8 left[R], right[R];
   unroll<R>([&](auto r)
                 SUREFIT_LAMBDA { left[r] = right[r] = bias != nullptr ? load(bias) : V8{}; });
-  for (int block = 0; block < v.width; ++block, src += plane, w += w_in) {
-    for (int t = 0; t < count; ++t) {
-      const auto tap = pixels.at(src + taps[t].src);
-      const float* w_left = w + std::ptrdiff_t(taps[t].left) * 64;
-      const float* w_right = w + std::ptrdiff_t(taps[t].right) * 64;
-      const auto one = [&](V8(&sums)[R], const float* weights) SUREFIT_LAMBDA {
-        for (int i = 0; i < 8; ++i) {
-          const V8 wv = hold(load(weights + i * 8));
-          unroll<R>([&](auto r) SUREFIT_LAMBDA { sums[r] += splat(tap.pixel(r)[i]) * wv; });
-        }
-      };
-      if (taps[t].left >= 0 && taps[t].right >= 0) {
-        for (int i = 0; i < 8; ++i) {
-          const V8 wl = hold(load(w_left + i * 8)), wr = hold(load(w_right + i * 8));
-          unroll<R>([&](auto r) SUREFIT_LAMBDA {
-            const V8 x = hold(splat(tap.pixel(r)[i]));
-            left[r] += x * wl;
-            right[r] += x * wr;
-          });
-        }
-      } else if (taps[t].left >= 0) {
-        one(left, w_left);
-      } else {
-        one(right, w_right);
+  const auto step = [&](const float* x, const float* taps, const SharedColumn& at) SUREFIT_LAMBDA {
+    const auto pixel = pixels.at(x + std::ptrdiff_t(at.column) * 8);
+    const auto one = [&](V8(&sums)[R], int tap) SUREFIT_LAMBDA {
+      const float* const own = taps + std::ptrdiff_t(tap) * 64;
+      for (int i = 0; i < 8; ++i) {
+        const V8 wv = hold(load(own + i * 8));
+        unroll<R>([&](auto r) SUREFIT_LAMBDA { sums[r] += splat(pixel.pixel(r)[i]) * wv; });
       }
+    };
+    if (at.right < 0) return one(left, at.left);
+    if (at.left < 0) return one(right, at.right);
+    const float* const to_left = taps + std::ptrdiff_t(at.left) * 64;
+    const float* const to_right = taps + std::ptrdiff_t(at.right) * 64;
+    for (int i = 0; i < 8; ++i) {
+      const V8 wl = hold(load(to_left + i * 8)), wr = hold(load(to_right + i * 8));
+      unroll<R>([&](auto r) SUREFIT_LAMBDA {
+        const V8 x_r = hold(splat(pixel.pixel(r)[i]));
+        left[r] += x_r * wl;
+        right[r] += x_r * wr;
+      });
+    }
+  };
+  for (int block = 0; block < v.width; ++block, src += plane, w += w_in) {
+    for (int k = 0; k < row.count; k += group) {
+      const float* const x = src + std::ptrdiff_t(row.taps[k].row) * v.in_w * 8;
+      const float* const taps = w + std::ptrdiff_t(row.taps[k].index) * 64;
+      for (int c = 0; c < count; ++c) step(x, taps, columns[c]);
     }
   }
   unroll<R>([&](auto r) SUREFIT_LAMBDA {
@@ -125,11 +127,12 @@ void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* 
     const TapList list = taps_of(v, row, c, taps);
     int at = 0;
     if constexpr (B == 1) {
-      auto* shared = reinterpret_cast<SharedTap*>(pixel_taps);
+      auto* columns = reinterpret_cast<SharedColumn*>(pixel_taps);
       const Sharing sharing = v.classes == 1 ? sharing_of(v, list) : Sharing{};
       for (; sharing.group > 0 && at + 2 <= v.out_w; at += 2) {
-        const int count = share_taps(v, list, sharing, at, shared);
-        two_pixels<R>(v, src, shared, count, v.weights + ob * w_out, bias, dst + at * 8);
+        const int count = shared_columns(v, list, sharing, at, columns);
+        two_pixels<R>(v, src, list, sharing.group, columns, count, v.weights + ob * w_out, bias,
+                      dst + at * 8);
       }
     }
     for (; at * v.classes + c < v.out_w; ++at) {
