@@ -52,7 +52,9 @@ void wait_for(const std::atomic<std::uint32_t>& value, std::uint32_t wanted, int
 }  // namespace
 
 ThreadPool::ThreadPool(int threads, const std::function<void()>& on_thread_start)
-    : spins_(threads <= usable_cores() ? kSpins : 0), threads_(threads) {
+    : spins_(threads <= usable_cores() ? kSpins : 0),
+      patience_(spins_ > 0 ? kPatience : 0),
+      threads_(threads) {
   SUREFIT_CHECK(threads >= 1, "a pool of {} threads", threads);
   const auto others = static_cast<std::size_t>(threads - 1);
   shares_ = std::make_unique<Share[]>(others + 1);
@@ -116,10 +118,11 @@ void ThreadPool::run(std::size_t count, Function function, const void* carried, 
 
 // Its own share first. Then, should another thread be held up, what that one has not begun. It
 // takes patience to tell: a task that changes cores takes its data along, so one that is about to
-// be begun is better left where it is.
+// be begun is better left where it is. (With more threads than cores any of them may be without a
+// core, and nobody waits.)
 void ThreadPool::work(int thread) {
   work_on(thread, thread);
-  for (int spin = 0; spin < kPatience; ++spin) {
+  for (int spin = 0; spin < patience_; ++spin) {
     if (spin % kSpinsPerLook == 0 && all_begun()) return;
     relax();
     if (spin >= kSpinsAlone && spin % kSpinsPerYield == 0) std::this_thread::yield();

@@ -86,7 +86,7 @@ class ThreadPool {
   void worker_loop(int thread);
   void join(std::size_t workers);
 
-  const int spins_;
+  const int spins_, patience_;
   const int threads_;
   Announcement announced_;
   std::unique_ptr<Share[]> shares_;    // one per thread
