@@ -235,6 +235,7 @@ Executable::Cut Executable::cut_for(const Bound& bound, std::int64_t samples) co
 
 void Executable::run_instance(Bound& bound, const StepContext& context, std::int64_t begin,
                               std::int64_t end) {
+  // Other threads read these lines: nothing is written where it would change nothing.
   if (bound.by_group) {
     for (std::size_t i = 0; i < bound.inputs.size(); ++i) {
       if (bound.input_is_group[i]) bound.inputs[i].first_sample = begin;
@@ -250,28 +251,25 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
               .end = end,
               .per_task = cut.per_task,
               .tasks = cut.tasks};
+  const auto run_all = [&](const auto& task) {
+    static_assert(sizeof(task) <= ThreadPool::kCarriedBytes);
+    const auto count = static_cast<std::size_t>(round.tasks);
+    if (cut.share) return pool_.parallel_for(count, task);
+    for (std::size_t index = 0; index < count; ++index) task(index, 0);
+  };
   if (bound.traits.parts > 1) {
     round.per_task = cut.per_pass;
     round.tasks = pieces_of_parts(bound, round);
-    const auto piece = [bound = &bound, round](std::size_t index, int thread) {
+    return run_all([bound = &bound, round](std::size_t index, int thread) {
       run_part(*bound, round, index, thread);
-    };
-    static_assert(sizeof(piece) <= ThreadPool::kCarriedBytes);
-    return pool_.parallel_for(static_cast<std::size_t>(round.tasks), piece);
+    });
   }
   if (bound.prepared != nullptr) std::fill(prepared_.begin(), prepared_.end(), Prepared{});
   for (; round.begin < end; round.begin += cut.per_pass) {
     for (round.phase = 0; round.phase < bound.traits.phases; ++round.phase) {
-      const auto task = [bound = &bound, round](std::size_t index, int thread) {
+      run_all([bound = &bound, round](std::size_t index, int thread) {
         run_task(*bound, round, index, thread);
-      };
-      static_assert(sizeof(task) <= ThreadPool::kCarriedBytes);
-      const auto count = static_cast<std::size_t>(cut.tasks);
-      if (cut.share) {
-        pool_.parallel_for(count, task);
-      } else {
-        for (std::size_t index = 0; index < count; ++index) task(index, 0);
-      }
+      });
     }
   }
 }

@@ -94,8 +94,8 @@ class Executable {
   void run_instance(Bound& bound, const StepContext& context, std::int64_t begin, std::int64_t end);
   void move(Bound& bound, std::int64_t begin, std::int64_t end);
 
-  std::unique_ptr<const Graph>
-      other_;  // the form that the plan is for, where it is not the caller's
+  // The form that the plan is for, where it is not the caller's.
+  std::unique_ptr<const Graph> other_;
   const Graph& graph_;
   Plan plan_;
   ThreadPool& pool_;

@@ -164,7 +164,7 @@ SUREFIT_SHAPE_FN std::size_t direct_pass_scratch_bytes(const ConvShape& s, bool 
   const int width = backward_data ? direct_band_width(s.oc, s.ic, s.groups)
                                   : direct_band_width(s.ic, s.oc, s.groups);
   if (!direct_in_strips(s, backward_data)) {
-    return taps * (3 * sizeof(SweepTap) + std::size_t(width) * kDirectPixels * 8 * sizeof(float));
+    return taps * (2 * sizeof(SweepTap) + std::size_t(width) * kDirectPixels * 8 * sizeof(float));
   }
   const std::size_t classes = backward_data ? std::size_t(s.stride_h) * std::size_t(s.stride_w) : 1;
   const std::size_t blocks = std::size_t(at_most(strip_blocks(s, backward_data), width));

@@ -63,7 +63,8 @@ int shared_columns(const SweepShape& v, const TapList& row, Sharing sharing, int
   return count;
 }
 
-// Two neighbouring pixels of R samples. Every sum has the order that it has in direct_tile.
+// Two neighbouring pixels of R samples. Every sum has the order that it has in direct_tile. A
+// kernel row has all its taps in the list (there are no column classes), one behind the other.
 template <int R>
 void two_pixels(const DirectSweep& v, const float* src, const TapList& row, int group,
                 const SharedColumn* columns, int count, const float* w, const float* bias,
