@@ -26,10 +26,11 @@ class ThreadPool {
 
   // Calls task(index, thread) for every index in [0, count), each once, and returns when all are
   // done. Allocates nothing. Every thread begins with its own share of the indices, the same in
-  // every call, so that what it wrote last time is still in its cache; who is done early takes from
-  // the others. Which thread takes which index is therefore not fixed: a task's result must depend
-  // on its index alone. Denormals are zero in all of them (denormals.hpp). Of the exceptions
-  // thrown, that of the lowest index is rethrown here. Calls must not nest.
+  // every call, so that what it wrote last time is still in its cache; should one be held up, the
+  // others take what it has not begun. Which thread takes which index is therefore not fixed: a
+  // task's result must depend on its index alone. Denormals are zero in all of them
+  // (denormals.hpp). Of the exceptions thrown, that of the lowest index is rethrown here. Calls
+  // must not nest.
   template <typename Task>
   void parallel_for(std::size_t count, const Task& task) {
     if constexpr (std::is_trivially_copyable_v<Task> && sizeof(Task) <= kCarriedBytes) {
@@ -68,19 +69,18 @@ class ThreadPool {
   struct alignas(64) Share {
     std::atomic<std::uint64_t> taken{0};
   };
+  struct Indices {
+    std::uint64_t begin, count;
+  };
   struct alignas(64) Worker {
     std::atomic<std::uint32_t> done{0};  // the last round in which it found nothing more to do
     std::thread thread;
   };
 
   void run(std::size_t count, Function function, const void* carried, std::size_t bytes);
-  void announce(std::uint32_t round);
   void work(int thread);
   void work_on(int owner, int thread);
   bool all_begun() const;
-  struct Indices {
-    std::uint64_t begin, count;
-  };
   Indices share_of(int owner) const;
   std::uint64_t taken_in_round(std::uint64_t taken) const;
   void worker_loop(int thread);

@@ -57,6 +57,7 @@ TEST(ThreadPool, WakesWhoSleeps) {
           while (begun < 2) std::this_thread::yield();
           if (index == 1) std::this_thread::sleep_for(work);
         });
+        EXPECT_EQ(begun, 2);
       }
     }
   }
