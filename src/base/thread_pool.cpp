@@ -88,16 +88,18 @@ void ThreadPool::join(std::size_t workers) {
   for (std::size_t worker = 0; worker < workers; ++worker) workers_[worker].thread.join();
 }
 
-void ThreadPool::run(std::size_t count, Function function, const void* carried, std::size_t bytes) {
+void ThreadPool::run(std::size_t count, Early early, Function function, const void* carried,
+                     std::size_t bytes) {
   if (count == 0) return;
   const DenormalsAreZero mode;
   if (count == 1 || threads_ == 1) {
     for (std::size_t index = 0; index < count; ++index) function(carried, index, 0);
     return;
   }
-  SUREFIT_CHECK(count <= std::numeric_limits<std::uint32_t>::max(), "{} tasks", count);
+  SUREFIT_CHECK(count <= std::numeric_limits<std::int32_t>::max(), "{} tasks", count);
   announced_.function = function;
-  announced_.count = static_cast<std::uint32_t>(count);
+  announced_.count = static_cast<std::uint32_t>(count) & 0x7fffffff;
+  announced_.helps = early == Early::kHelps;
   std::memcpy(announced_.carried, carried, bytes);
   const std::uint32_t round = announced_.round.load(std::memory_order_relaxed) + 1;
   // Not a barrier: the line comes from another core's cache, and the work need not wait for it. A
@@ -121,6 +123,11 @@ void ThreadPool::run(std::size_t count, Function function, const void* carried, 
 // be begun is better left where it is. (With more threads than cores any of them may be without a
 // core, and nobody waits.)
 void ThreadPool::work(int thread) {
+  if (!announced_.helps) {
+    const Indices share = share_of(thread);
+    for (std::uint64_t i = 0; i < share.count; ++i) run_task(share.begin + i, thread);
+    return;
+  }
   work_on(thread, thread);
   for (int spin = 0; spin < patience_; ++spin) {
     if (spin % kSpinsPerLook == 0 && all_begun()) return;
@@ -163,18 +170,21 @@ void ThreadPool::work_on(int owner, int thread) {
     const std::uint64_t next = round << 32 | (taken + 1);
     if (!state.compare_exchange_weak(seen, next, std::memory_order_relaxed)) continue;
     seen = next;
-    const auto index = static_cast<std::size_t>(share.begin + taken);
-    try {
-      announced_.function(announced_.carried, index, thread);
-    } catch (...) {
-      while (failure_lock_.test_and_set(std::memory_order_acquire)) relax();
-      if (!failed_.load(std::memory_order_relaxed) || index < failed_index_) {
-        failed_.store(true, std::memory_order_relaxed);
-        failed_index_ = index;
-        failure_ = std::current_exception();
-      }
-      failure_lock_.clear(std::memory_order_release);
+    run_task(share.begin + taken, thread);
+  }
+}
+
+void ThreadPool::run_task(std::size_t index, int thread) {
+  try {
+    announced_.function(announced_.carried, index, thread);
+  } catch (...) {
+    while (failure_lock_.test_and_set(std::memory_order_acquire)) relax();
+    if (!failed_.load(std::memory_order_relaxed) || index < failed_index_) {
+      failed_.store(true, std::memory_order_relaxed);
+      failed_index_ = index;
+      failure_ = std::current_exception();
     }
+    failure_lock_.clear(std::memory_order_release);
   }
 }
 

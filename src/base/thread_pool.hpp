@@ -24,26 +24,32 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
+  // What a thread does that is done with its share of a round while another has not begun all of
+  // its own.
+  enum class Early : std::uint8_t {
+    kHelps,  // takes some of them, should the other be held up
+    kWaits,  // for rounds that are over before it could tell: nobody counts what is taken
+  };
+
   // Calls task(index, thread) for every index in [0, count), each once, and returns when all are
   // done. Allocates nothing. Every thread begins with its own share of the indices, the same in
-  // every call, so that what it wrote last time is still in its cache; should one be held up, the
-  // others take what it has not begun. Which thread takes which index is therefore not fixed: a
-  // task's result must depend on its index alone. Denormals are zero in all of them
-  // (denormals.hpp). Of the exceptions thrown, that of the lowest index is rethrown here. Calls
-  // must not nest.
+  // every call, so that what it wrote last time is still in its cache. Which thread takes which
+  // index is not fixed where they help each other: a task's result must depend on its index alone.
+  // Denormals are zero in all of them (denormals.hpp). Of the exceptions thrown, that of the lowest
+  // index is rethrown here. Calls must not nest.
   template <typename Task>
-  void parallel_for(std::size_t count, const Task& task) {
+  void parallel_for(std::size_t count, const Task& task, Early early = Early::kHelps) {
     if constexpr (std::is_trivially_copyable_v<Task> && sizeof(Task) <= kCarriedBytes) {
       const auto call = [](const void* carried, std::size_t index, int thread) {
         (*static_cast<const Task*>(carried))(index, thread);
       };
-      run(count, call, &task, sizeof(task));
+      run(count, early, call, &task, sizeof(task));
     } else {
       const Task* const where = &task;
       const auto call = [](const void* carried, std::size_t index, int thread) {
         (**static_cast<const Task* const*>(carried))(index, thread);
       };
-      run(count, call, &where, sizeof(where));
+      run(count, early, call, &where, sizeof(where));
     }
   }
 
@@ -59,7 +65,8 @@ class ThreadPool {
   // fixed until every worker is done with the round.
   struct alignas(64) Announcement {
     std::atomic<std::uint32_t> round{0};
-    std::uint32_t count = 0;
+    std::uint32_t count : 31 = 0;
+    std::uint32_t helps : 1 = 0;  // Early::kHelps
     Function function = nullptr;  // none: the pool ends
     alignas(8) std::byte carried[kCarriedBytes];
   };
@@ -77,9 +84,11 @@ class ThreadPool {
     std::thread thread;
   };
 
-  void run(std::size_t count, Function function, const void* carried, std::size_t bytes);
+  void run(std::size_t count, Early early, Function function, const void* carried,
+           std::size_t bytes);
   void work(int thread);
   void work_on(int owner, int thread);
+  void run_task(std::size_t index, int thread);
   bool all_begun() const;
   Indices share_of(int owner) const;
   std::uint64_t taken_in_round(std::uint64_t taken) const;

@@ -226,10 +226,13 @@ Executable::Cut Executable::cut_for(const Bound& bound, std::int64_t samples) co
   cut.tasks = static_cast<int>(tiles * blocks);
   // To wake the other threads takes about a microsecond, in which one of them does this much.
   constexpr double kFlopsWorthSharing = 1e5, kBytesWorthSharing = 32e3;
+  // In less time than this a thread that is done cannot tell whether another is held up.
+  constexpr double kFlopsWorthHelping = 1e7, kBytesWorthHelping = 4e6;
   const auto amount = static_cast<double>(samples);
-  cut.share = share_all_ ||
-              traits.flops_per_sample * amount + traits.flops_per_step > kFlopsWorthSharing ||
-              bound.bytes_per_sample * amount + bound.bytes_per_step > kBytesWorthSharing;
+  const double flops = traits.flops_per_sample * amount + traits.flops_per_step;
+  const double bytes = bound.bytes_per_sample * amount + bound.bytes_per_step;
+  cut.share = share_all_ || flops > kFlopsWorthSharing || bytes > kBytesWorthSharing;
+  cut.helps = flops > kFlopsWorthHelping || bytes > kBytesWorthHelping;
   return cut;
 }
 
@@ -254,7 +257,8 @@ void Executable::run_instance(Bound& bound, const StepContext& context, std::int
   const auto run_all = [&](const auto& task) {
     static_assert(sizeof(task) <= ThreadPool::kCarriedBytes);
     const auto count = static_cast<std::size_t>(round.tasks);
-    if (cut.share) return pool_.parallel_for(count, task);
+    const auto early = cut.helps ? ThreadPool::Early::kHelps : ThreadPool::Early::kWaits;
+    if (cut.share) return pool_.parallel_for(count, task, early);
     for (std::size_t index = 0; index < count; ++index) task(index, 0);
   };
   if (bound.traits.parts > 1) {

@@ -61,6 +61,7 @@ class Executable {
     std::int64_t per_task = 0, per_pass = 0;  // samples
     int tasks = 0;                            // of a pass
     bool share = false;                       // among the threads
+    bool helps = false;                       // who is done early takes another's
   };
   struct Bound {
     Action action = Action::kRun;

@@ -19,16 +19,21 @@
 namespace surefit {
 namespace {
 
+using Early = ThreadPool::Early;
+
 TEST(ThreadPool, EveryIndexRunsOnce) {
   for (int threads = 1; threads <= 4; ++threads) {
     ThreadPool pool(threads);
-    for (std::size_t count : {0, 1, 2, 3, 100, 1001}) {
-      std::vector<std::atomic<int>> hits(count);
-      pool.parallel_for(count, [&](std::size_t index, int thread) {
-        ASSERT_LT(thread, threads);
-        hits[index].fetch_add(1);
-      });
-      for (const auto& hit : hits) EXPECT_EQ(hit.load(), 1);
+    for (const Early early : {Early::kHelps, Early::kWaits}) {
+      for (std::size_t count : {0, 1, 2, 3, 100, 1001}) {
+        std::vector<std::atomic<int>> hits(count);
+        const auto hit_once = [&](std::size_t index, int thread) {
+          ASSERT_LT(thread, threads);
+          hits[index].fetch_add(1);
+        };
+        pool.parallel_for(count, hit_once, early);
+        for (const auto& hit : hits) EXPECT_EQ(hit.load(), 1);
+      }
     }
   }
 }
@@ -78,6 +83,27 @@ TEST(ThreadPool, OthersTakeTheTasksOfWhoIsHeldUp) {
         ++done;
       });
       EXPECT_NE(taken_by[held_up], taken_by[held_up + 1]) << threads << " threads";
+    }
+  }
+}
+
+// Where nobody helps, every thread has its share, however long one takes.
+TEST(ThreadPool, SharesStayWhereNobodyHelps) {
+  constexpr std::size_t kCount = 12;
+  for (int threads = 2; threads <= 3; ++threads) {
+    ThreadPool pool(threads);
+    for (const Early before : {Early::kHelps, Early::kWaits}) {
+      pool.parallel_for(
+          kCount, [](std::size_t, int) {}, before);
+      std::vector<int> taken_by(kCount);
+      const auto slow_at_first = [&](std::size_t index, int thread) {
+        if (index == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        taken_by[index] = thread;
+      };
+      pool.parallel_for(kCount, slow_at_first, Early::kWaits);
+      const auto share = kCount / static_cast<std::size_t>(threads);
+      for (std::size_t index = 0; index < kCount; ++index)
+        EXPECT_EQ(taken_by[index], static_cast<int>(index / share));
     }
   }
 }
@@ -154,10 +180,11 @@ TEST(ThreadPool, ThreadsOnOneCoreDoNotWaitForEachOthersSpinning) {
 TEST(ThreadPool, RethrowsTheErrorOfTheLowestIndex) {
   ThreadPool pool(4);
   for (int round = 0; round < 50; ++round) {
+    const auto throws = [](std::size_t index, int) {
+      if (index % 10 == 7) throw std::runtime_error(std::to_string(index));
+    };
     try {
-      pool.parallel_for(64, [](std::size_t index, int) {
-        if (index % 10 == 7) throw std::runtime_error(std::to_string(index));
-      });
+      pool.parallel_for(64, throws, round % 2 == 0 ? Early::kHelps : Early::kWaits);
       FAIL() << "no exception arrived";
     } catch (const std::runtime_error& error) {
       EXPECT_STREQ(error.what(), "7");
