@@ -318,6 +318,8 @@ int main(int argc, char** argv) {
                          Layer{"resnet50", shape(128, 128, 56, 3, 2, 1), 4},
                          Layer{"resnet50", shape(512, 512, 14, 3, 2, 1), 8},
                          Layer{"lenet5", shape(6, 16, 14, 5), 64},
+                         Layer{"lenet5", shape(6, 16, 14, 5), 4},
+                         Layer{"lenet5", shape(6, 16, 14, 5), 8},
                          Layer{"exact", shape(64, 64, 32, 3, 1, 1), 8},
                          Layer{"exact", shape(512, 512, 14, 3, 1, 1), 4},
                          Layer{"resnext", shape(128, 128, 56, 3, 1, 1, 32), 2}}) {

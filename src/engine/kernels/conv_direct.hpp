@@ -101,8 +101,9 @@ SUREFIT_SHAPE_FN bool direct_by_samples(const ConvShape& s, bool backward_data) 
   return reads * 4 >= inside * 5;
 }
 
-// With fewer of them a tile across samples has too few sums at a time.
+// With fewer of them a tile across samples has too few sums at a time, even of two rows.
 inline constexpr int kDirectSamplesWorthSplitting = 4;
+inline constexpr int kRowsAcrossSamples = 2;
 
 // Pixels of a class that are gathered at a time.
 inline constexpr int kStripPixels = 48;
@@ -138,7 +139,8 @@ SUREFIT_SHAPE_FN DirectSplit direct_split(const ConvShape& shape, bool backward_
   if (floats > 131072) {
     return {at_most(int(floats / 65536), ceil_div(out_blocks, unit)), true, unit};
   }
-  if (direct_by_samples(s, backward_data)) return {rows, false, at_most(out_blocks, 3)};
+  if (direct_by_samples(s, backward_data))
+    return {ceil_div(rows, kRowsAcrossSamples), false, at_most(out_blocks, 3)};
   const double flops = 2.0 * double(floats) * s.oh * s.ow;
   const int units = rows == 1 ? ceil_div(columns, 24) : rows;
   return {row_blocks(units, flops / units), false, unit};

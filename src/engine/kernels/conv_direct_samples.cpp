@@ -2,8 +2,8 @@
 // Forward and backward-data of small pictures under large kernels, where much of what a row of
 // pixels would read lies outside. A tile is one pixel of several samples: all of them are reached
 // by the same taps, so nothing outside is read or multiplied. (LeNet-5's 5x5 backward-data, one
-// core: 21 to 50 GFLOP/s, where six lanes of eight allow 76.) With one output block it is two
-// neighbouring pixels, most of whose inputs are the same.
+// core: 21 to 50 GFLOP/s, where six lanes of eight allow 76.) With one output block it is several
+// neighbouring pixels, most of whose inputs are the same: two of them fill a register of sixteen.
 #include "engine/kernels/conv_direct_tile.hpp"
 
 namespace surefit::kernels::SUREFIT_ISA {
@@ -20,103 +20,221 @@ TapList reaching(const SweepShape& v, const TapList& row, int at, SweepTap* taps
   return {taps, count};
 }
 
-// A column of input that one or both of two neighbouring pixels read.
-struct SharedColumn {
-  int column;
-  int left, right;  // which tap of a kernel row each of them takes there, or -1
-};
-
-// Whether neighbours share columns: the taps of a kernel row follow each other, in either
-// direction, as pixels do. `group` is how many taps a kernel row has.
-struct Sharing {
-  int group = 0;
-  bool descending = false;
-};
-Sharing sharing_of(const SweepShape& v, const TapList& row) {
-  Sharing sharing;
-  while (sharing.group < row.count && row.taps[sharing.group].row == row.taps[0].row)
-    ++sharing.group;
-  if (sharing.group < 2) return {};
-  const int step = row.taps[1].column - row.taps[0].column;
-  if (step != v.step && step != -v.step) return {};
-  sharing.descending = step < 0;
-  return sharing;
+// Whether neighbouring pixels share columns: from tap to tap of a kernel row it is as far as from
+// pixel to pixel.
+bool shares_columns(const SweepShape& v) {
+  return v.classes == 1 && v.s.dilation_w == v.step;
 }
 
-// The columns that pixels `at` and `at` + 1 read under a kernel row, in the order of the taps of
-// both.
-int shared_columns(const SweepShape& v, const TapList& row, Sharing sharing, int at,
-                   SharedColumn* out) {
-  const int group = sharing.group;
-  int count = 0;
-  // One of the pixels is ahead: it has reached every column a tap before the other.
-  for (int ahead = 0; ahead <= group; ++ahead) {
-    const int behind = ahead - 1;
-    const int left = sharing.descending ? behind : ahead;
-    const int right = sharing.descending ? ahead : behind;
-    const bool has_left = left >= 0 && left < group, has_right = right >= 0 && right < group;
-    const int column =
-        has_left ? row.taps[left].column + at * v.step : row.taps[right].column + (at + 1) * v.step;
-    if (column < 0 || column >= v.in_w) continue;
-    out[count++] = {column, has_left ? left : -1, has_right ? right : -1};
+// The sums of P neighbouring pixels in each of R rows, two pixels in a vector of sixteen floats
+// where that is one register.
+template <int R, int P>
+struct PixelSums {
+  static constexpr int kWidth = kWide && P % 2 == 0 ? 2 : 1, kVectors = P / kWidth;
+  using V = std::conditional_t<kWidth == 2, V16, V8>;
+  V sums[kVectors][R];
+
+  SUREFIT_INLINE explicit PixelSums(const float* bias) {
+    const V8 start = bias != nullptr ? load(bias) : V8{};
+    unroll<kVectors>([&](auto vector) SUREFIT_LAMBDA {
+      unroll<R>([&](auto r) SUREFIT_LAMBDA { put(sums[vector][r], start); });
+    });
   }
-  return count;
-}
-
-// Two neighbouring pixels of R samples. Every sum has the order that it has in direct_tile. A
-// kernel row has all its taps in the list (there are no column classes), one behind the other.
-template <int R>
-void two_pixels(const DirectSweep& v, const float* src, const TapList& row, int group,
-                const SharedColumn* columns, int count, const float* w, const float* bias,
-                float* dst) {
-  const PixelsInRow<R> pixels{v.src_stride, v.dst_stride};
-  const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
-  const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64;
-  V8 left[R], right[R];
-  unroll<R>([&](auto r)
-                SUREFIT_LAMBDA { left[r] = right[r] = bias != nullptr ? load(bias) : V8{}; });
-  const auto step = [&](const float* x, const float* taps, const SharedColumn& at) SUREFIT_LAMBDA {
-    const auto pixel = pixels.at(x + std::ptrdiff_t(at.column) * 8);
-    const auto one = [&](V8(&sums)[R], int tap) SUREFIT_LAMBDA {
-      const float* const own = taps + std::ptrdiff_t(tap) * 64;
-      for (int i = 0; i < 8; ++i) {
-        const V8 wv = hold(load(own + i * 8));
-        unroll<R>([&](auto r) SUREFIT_LAMBDA { sums[r] += splat(pixel.pixel(r)[i]) * wv; });
-      }
-    };
-    if (at.right < 0) return one(left, at.left);
-    if (at.left < 0) return one(right, at.right);
-    const float* const to_left = taps + std::ptrdiff_t(at.left) * 64;
-    const float* const to_right = taps + std::ptrdiff_t(at.right) * 64;
-    for (int i = 0; i < 8; ++i) {
-      const V8 wl = hold(load(to_left + i * 8)), wr = hold(load(to_right + i * 8));
-      unroll<R>([&](auto r) SUREFIT_LAMBDA {
-        const V8 x_r = hold(splat(pixel.pixel(r)[i]));
-        left[r] += x_r * wl;
-        right[r] += x_r * wr;
+  // Adds the products of x(r) and weights to pixels First to Last of rows [Begin, End); the weights
+  // begin at `weights` and lie `apart` floats apart.
+  template <int First, int Last, int Begin, int End, class Factor>
+  SUREFIT_INLINE void multiply_add(const float* weights, std::ptrdiff_t apart, Factor x) {
+    constexpr int kBegin = First / kWidth, kEnd = Last / kWidth + 1;
+    V w[kEnd - kBegin];
+    unroll<kEnd - kBegin>([&](auto i) SUREFIT_LAMBDA {
+      constexpr int kPixel = (kBegin + i.value) * kWidth;
+      w[i] = hold(at<First <= kPixel, kPixel + kWidth - 1 <= Last>(
+          weights + (kPixel - First) * apart, apart));
+    });
+    unroll<End - Begin>([&](auto row) SUREFIT_LAMBDA {
+      constexpr int kRow = Begin + row.value;
+      const V x_r = hold(splat_of(x(Int<kRow>{})));
+      unroll<kEnd - kBegin>([&](auto i) SUREFIT_LAMBDA {
+        constexpr int kPixel = (kBegin + i.value) * kWidth;
+        add<First <= kPixel, kPixel + kWidth - 1 <= Last>(sums[kBegin + i][kRow], x_r, w[i]);
       });
-    }
-  };
-  for (int block = 0; block < v.width; ++block, src += plane, w += w_in) {
-    for (int k = 0; k < row.count; k += group) {
-      const float* const x = src + std::ptrdiff_t(row.taps[k].row) * v.in_w * 8;
-      const float* const taps = w + std::ptrdiff_t(row.taps[k].index) * 64;
-      for (int c = 0; c < count; ++c) step(x, taps, columns[c]);
+    });
+  }
+  SUREFIT_INLINE V8 pixel(int p, int r) const {
+    const V& sum = sums[p / kWidth][r];
+    if constexpr (kWidth == 1) {
+      return sum;
+    } else {
+      return p % 2 == 0 ? low_half(sum) : high_half(sum);
     }
   }
-  unroll<R>([&](auto r) SUREFIT_LAMBDA {
-    store(dst + pixels.dst(r), v.rectify ? relu(left[r]) : left[r]);
-    store(dst + 8 + pixels.dst(r), v.rectify ? relu(right[r]) : right[r]);
+
+ private:
+  static SUREFIT_INLINE void put(V8& sum, V8 start) { sum = start; }
+  static SUREFIT_INLINE V splat_of(float x) {
+    if constexpr (kWidth == 1) {
+      return splat(x);
+    } else {
+      return splat16(x);
+    }
+  }
+  // Weights of a vector's pixels; of one alone in both halves.
+  template <bool Low, bool High>
+  static SUREFIT_INLINE V at(const float* weights, std::ptrdiff_t apart) {
+    if constexpr (kWidth == 1) {
+      return load(weights);
+    } else {
+      return join(load(weights + (Low ? 0 : apart)), load(weights + (High ? apart : 0)));
+    }
+  }
+  template <bool Low, bool High>
+  static SUREFIT_INLINE void add(V& sum, V x, V w) {
+    if constexpr (kWidth == 1 || (Low && High)) {
+      sum += x * w;
+    } else {
+      add_half<High>(sum, x, w);
+    }
+  }
+#ifdef __AVX512F__
+  static SUREFIT_INLINE void put(V16& sum, V8 start) {
+    sum = join(start, start);
+  }
+  template <bool High>
+  static SUREFIT_INLINE void add_half(V16& sum, V16 x, V16 w) {
+    sum = reinterpret_cast<V16>(
+        _mm512_mask3_fmadd_ps(reinterpret_cast<__m512>(x), reinterpret_cast<__m512>(w),
+                              reinterpret_cast<__m512>(sum), __mmask16{High ? 0xff00 : 0x00ff}));
+  }
+#endif
+};
+
+// The rows of input under a kernel row, in the first of R samples: one for each of H output rows,
+// or null where there is none.
+template <int H>
+struct InputRows {
+  const float* row[H];
+};
+
+// What pixels First to Last of output rows [Begin, End) take from a column; `weights` are those of
+// the first of them. (Not a lambda: the compiler keeps sums in memory if they are reached through a
+// closure in a closure.)
+template <int First, int Last, int Begin, int End, int R, int H, int P>
+SUREFIT_INLINE void under_column(PixelSums<H * R, P>& sums, const PixelsInRow<R>& samples,
+                                 const InputRows<H>& x, int column, int width,
+                                 const float* weights) {
+  if (column < 0 || column >= width) return;
+  typename PixelsInRow<R>::Tap pixel[H];
+  unroll<End - Begin>([&](auto h) SUREFIT_LAMBDA {
+    pixel[Begin + h] = samples.at(x.row[Begin + h] + std::ptrdiff_t(column) * 8);
+  });
+  for (int i = 0; i < 8; ++i) {
+    sums.template multiply_add<First, Last, Begin * R, End * R>(
+        weights + i * 8, -64, [&](auto r) SUREFIT_LAMBDA { return pixel[r / R].pixel(r % R)[i]; });
+  }
+}
+
+// What output rows [Begin, End) take from all columns under a kernel row. Pixels are numbered in
+// the direction of the taps, which backward is to the left: pixel 0 reaches a column by tap
+// `ahead`, pixel q by tap `ahead` - q.
+template <int Begin, int End, int R, int H, int P>
+SUREFIT_INLINE void under_row(PixelSums<H * R, P>& sums, const DirectSweep& v,
+                              const PixelsInRow<R>& samples, const InputRows<H>& x, int at,
+                              const float* taps) {
+  const int kw = v.s.kw, width = v.in_w, step = v.back ? -v.step : v.step;
+  const int first = v.back ? at + P - 1 + v.s.pad_left : at * v.step - v.s.pad_left;
+  unroll<P - 1>([&](auto q) SUREFIT_LAMBDA {
+    under_column<0, q.value, Begin, End>(sums, samples, x, first + q * step, width, taps + q * 64);
+  });
+  for (int ahead = P - 1; ahead < kw; ++ahead) {
+    under_column<0, P - 1, Begin, End>(sums, samples, x, first + ahead * step, width,
+                                       taps + std::ptrdiff_t(ahead) * 64);
+  }
+  unroll<P - 1>([&](auto q) SUREFIT_LAMBDA {
+    under_column<q.value + 1, P - 1, Begin, End>(sums, samples, x, first + (kw + q) * step, width,
+                                                 taps + std::ptrdiff_t(kw - 1) * 64);
   });
 }
 
-// Samples of a tile of B output blocks. Of one block there are two pixels each.
-template <int B>
-constexpr int kTileSamples = B > 1 || kWide ? kTilePixels<B> : kTilePixels<B> / 2;
+// P neighbouring pixels, from column `at` on, of H output rows from `row` on and R samples, under a
+// kernel at least P wide. Every sum has the order that it has in direct_tile.
+template <int R, int H, int P>
+void pixels_of_rows(const DirectSweep& v, const float* src, int row, int at, const float* w,
+                    const float* bias, float* dst) {
+  const PixelsInRow<R> samples{v.src_stride, v.dst_stride};
+  const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
+  const std::ptrdiff_t w_row = std::ptrdiff_t(v.s.kw) * 64;
+  PixelSums<H * R, P> sums(bias);
+  for (int block = 0; block < v.width; ++block, src += plane) {
+    for (int kh = 0; kh < v.s.kh; ++kh, w += w_row) {
+      InputRows<H> x;
+      unroll<H>([&](auto h) SUREFIT_LAMBDA {
+        const int in_row = row_under(v, row + h, kh);
+        x.row[h] = in_row < 0 ? nullptr : src + std::ptrdiff_t(in_row) * v.in_w * 8;
+      });
+      if constexpr (H == 1) {
+        if (x.row[0] != nullptr) under_row<0, 1>(sums, v, samples, x, at, w);
+      } else {
+        if (x.row[0] != nullptr && x.row[1] != nullptr) {
+          under_row<0, 2>(sums, v, samples, x, at, w);
+        } else if (x.row[0] != nullptr) {
+          under_row<0, 1>(sums, v, samples, x, at, w);
+        } else if (x.row[1] != nullptr) {
+          under_row<1, 2>(sums, v, samples, x, at, w);
+        }
+      }
+    }
+  }
+  unroll<P>([&](auto q) SUREFIT_LAMBDA {
+    const int column = v.back ? at + P - 1 - q : at + q;
+    unroll<H * R>([&](auto r) SUREFIT_LAMBDA {
+      const V8 sum = sums.pixel(q, r);
+      store(dst + (std::ptrdiff_t(row + r / R) * v.out_w + column) * 8 + samples.dst(r % R),
+            v.rectify ? relu(sum) : sum);
+    });
+  });
+}
 
-// One row of B output blocks and R samples, from `first` on.
+// Samples of a tile of B output blocks.
+template <int B>
+constexpr int tile_samples() {
+  if (B > 1) return kTilePixels<B>;
+  return kWide ? 8 : kTilePixels<B> / 2;
+}
+// With one output block a tile has several pixels of every sample, and of few samples two rows of
+// them: as many sums as keep the multiply-adds busy.
+constexpr int tile_pixels(int samples) {
+  if (kWide || samples <= 3) return 4;
+  return samples == 4 ? 3 : 2;
+}
+constexpr int tile_rows(int samples) {
+  return kWide && samples <= 4 ? 2 : 1;
+}
+
+// Rows of output block `ob`, of R samples from `first` on: P pixels at a time from column `at` on,
+// as long as there are so many. Returns the first column that is left.
+template <int R, int P>
+int rows_of_pixels(const DirectSweep& v, int first, int ob, int row_begin, int row_end, int at) {
+  if (v.s.kw < P) return at;
+  const float* src = v.src + first * v.src_stride;
+  const float* w = v.weights + std::ptrdiff_t(ob) * v.s.kh * v.s.kw * 64 * v.width;
+  const float* bias = v.bias == nullptr ? nullptr : v.bias + ob * 8;
+  float* dst = v.dst + first * v.dst_stride + std::ptrdiff_t(ob) * v.out_h * v.out_w * 8;
+  constexpr int kRows = tile_rows(R);
+  for (; at + P <= v.out_w; at += P) {
+    int row = row_begin;
+    if constexpr (kRows == 2) {
+      for (; row + kRows <= row_end; row += kRows)
+        pixels_of_rows<R, kRows, P>(v, src, row, at, w, bias, dst);
+    }
+    for (; row < row_end; ++row) pixels_of_rows<R, 1, P>(v, src, row, at, w, bias, dst);
+  }
+  return at;
+}
+
+// One row of B output blocks and R samples, from `first` on and of each class from column `begin`
+// on.
 template <int R, int B>
-void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* taps) {
+void row_of_samples(const DirectSweep& v, int first, int ob, int row, int begin, SweepTap* taps) {
   const std::ptrdiff_t plane = std::ptrdiff_t(v.in_h) * v.in_w * 8;
   const std::ptrdiff_t w_in = std::ptrdiff_t(v.s.kh) * v.s.kw * 64, w_out = w_in * v.width;
   const std::ptrdiff_t dst_block = std::ptrdiff_t(v.out_h) * v.out_w * 8;
@@ -126,17 +244,7 @@ void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* 
   SweepTap* const pixel_taps = taps + v.s.kh * v.s.kw;
   for (int c = 0; c < at_most(v.classes, v.out_w); ++c) {
     const TapList list = taps_of(v, row, c, taps);
-    int at = 0;
-    if constexpr (B == 1) {
-      auto* columns = reinterpret_cast<SharedColumn*>(pixel_taps);
-      const Sharing sharing = v.classes == 1 ? sharing_of(v, list) : Sharing{};
-      for (; sharing.group > 0 && at + 2 <= v.out_w; at += 2) {
-        const int count = shared_columns(v, list, sharing, at, columns);
-        two_pixels<R>(v, src, list, sharing.group, columns, count, v.weights + ob * w_out, bias,
-                      dst + at * 8);
-      }
-    }
-    for (; at * v.classes + c < v.out_w; ++at) {
+    for (int at = begin; at * v.classes + c < v.out_w; ++at) {
       direct_tile<R, B>(
           src + std::ptrdiff_t(at) * v.step * 8, PixelsInRow<R>{v.src_stride, v.dst_stride}, plane,
           reaching(v, list, at, pixel_taps), {0, v.width, true, true}, v.weights + ob * w_out, w_in,
@@ -147,15 +255,23 @@ void row_of_samples(const DirectSweep& v, int first, int ob, int row, SweepTap* 
 
 template <int B>
 void rows_of_samples(const DirectSweep& v, Samples samples, int ob, int row_begin, int row_end,
-                     SweepTap* taps) {
-  constexpr int kSamples = kTileSamples<B>;
+                     float* scratch) {
+  constexpr int kSamples = tile_samples<B>();
   const int count = samples.end - samples.begin, tiles = ceil_div(count, kSamples);
   for (int t = 0; t < tiles; ++t) {
     const int first = samples.begin + part_begin(count, tiles, t);
     const int size = samples.begin + part_begin(count, tiles, t + 1) - first;
     with_count<kSamples>(size, [&](auto r) SUREFIT_LAMBDA {
-      for (int row = row_begin; row < row_end; ++row)
-        row_of_samples<r.value, B>(v, first, ob, row, taps);
+      constexpr int kR = r.value;
+      int at = 0;
+      if constexpr (B == 1) {
+        if (shares_columns(v)) {
+          at = rows_of_pixels<kR, tile_pixels(kR)>(v, first, ob, row_begin, row_end, at);
+          at = rows_of_pixels<kR, 2>(v, first, ob, row_begin, row_end, at);
+        }
+      }
+      for (int row = row_begin; at < v.out_w && row < row_end; ++row)
+        row_of_samples<kR, B>(v, first, ob, row, at, reinterpret_cast<SweepTap*>(scratch));
     });
   }
 }
@@ -168,8 +284,7 @@ void direct_samples(const DirectSweep& v, const DirectSplit& split, Samples samp
   for (int ob = 0; ob < obs; ob += split.unit) {
     with_count<3>(at_most(split.unit, obs - ob), [&](auto b) SUREFIT_LAMBDA {
       rows_of_samples<b.value>(v, samples, ob, part_begin(v.out_h, split.parts, block),
-                               part_begin(v.out_h, split.parts, block + 1),
-                               reinterpret_cast<SweepTap*>(scratch));
+                               part_begin(v.out_h, split.parts, block + 1), scratch);
     });
   }
 }

@@ -26,18 +26,25 @@ struct TapList {
   int count;
 };
 
+// The input row that kernel row `kh` reads for output row `row`; -1 where there is none.
+SUREFIT_INLINE int row_under(const SweepShape& v, int row, int kh) {
+  const ConvShape& s = v.s;
+  int in_row = row * s.stride_h - s.pad_top + kh * s.dilation_h;
+  if (v.back) {
+    const int up = row + s.pad_top - kh * s.dilation_h;
+    if (up < 0 || up % s.stride_h != 0) return -1;
+    in_row = up / s.stride_h;
+  }
+  return in_row < v.in_h ? at_least(in_row, -1) : -1;
+}
+
 // The taps that reach output row `row`, columns of class `column_class`.
 SUREFIT_INLINE TapList taps_of(const SweepShape& v, int row, int column_class, SweepTap* taps) {
   const ConvShape& s = v.s;
   int count = 0;
   for (int kh = 0; kh < s.kh; ++kh) {
-    int in_row = row * s.stride_h - s.pad_top + kh * s.dilation_h;
-    if (v.back) {
-      const int up = row + s.pad_top - kh * s.dilation_h;
-      if (up < 0 || up % s.stride_h != 0) continue;
-      in_row = up / s.stride_h;
-    }
-    if (in_row < 0 || in_row >= v.in_h) continue;
+    const int in_row = row_under(v, row, kh);
+    if (in_row < 0) continue;
     for (int kw = 0; kw < s.kw; ++kw) {
       int column = kw * s.dilation_w - s.pad_left;
       if (v.back) {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "engine/kernels/conv_reference.hpp"
 
@@ -212,7 +215,8 @@ TEST(Direct, TilesAcrossSamples) {
   oblong_kernel.kw = 5;
   oblong_kernel.pad_left = 3;
   oblong_kernel.ow = 7;
-  // One output block, so two pixels at a time: an odd row of them, and more padding on one side.
+  // One output block, so several pixels at a time: rows of them that leave some, and more padding
+  // on one side; kernels too narrow for that.
   ConvShape lopsided = conv_shape(8, 20, 6, 5, 5, 1, 2);
   lopsided.pad_left = 3;
   for (const auto& [s, forward, back] :
@@ -221,9 +225,11 @@ TEST(Direct, TilesAcrossSamples) {
         Case{conv_shape(8, 8, 3, 2, 5, 1, 2), true, true},     // more taps outside than inside
         Case{conv_shape(9, 9, 5, 5, 3, 1, 2, 2), true, true},  // dilated
         Case{conv_shape(16, 5, 6, 3, 5, 1, 2), true, true}, Case{lopsided, true, true},
+        Case{conv_shape(8, 5, 3, 3, 3, 1, 1), true, true},
         Case{conv_shape(16, 10, 8, 7, 5, 2), false, true}, Case{oblong_kernel, true, false}}) {
     EXPECT_EQ(direct_by_samples(s, false), forward) << s.w << " wide";
     EXPECT_EQ(direct_by_samples(s, true), back) << s.w << " wide";
+    std::map<std::string, std::pair<Floats, Floats>> of_bits;  // the first table's with these bits
     for (const KernelTable* table : tables()) {
       const Problem p = make_problem(s, 14);
       SCOPED_TRACE(std::string(table->isa) + " " + p.name());
@@ -234,7 +240,10 @@ TEST(Direct, TilesAcrossSamples) {
       expect_close(from_blocked(y, p.n, s.oc, s.oh, s.ow), rectified, s.kh * s.kw * s.ic, kRms,
                    "y");
       expect_close(from_blocked(dx, p.n, s.ic, s.h, s.w), p.dx, s.kh * s.kw * s.oc, kRms, "dx");
-      for (const int step : {1, 5, 13}) {
+      const auto& [y_first, dx_first] = of_bits.try_emplace(table->bits, y, dx).first->second;
+      expect_same_bits(y, y_first, "y");
+      expect_same_bits(dx, dx_first, "dx");
+      for (const int step : {1, 2, 3, 4, 5, 8, 13}) {
         expect_same_bits(run.forward(step, true, true), y, "y");
         expect_same_bits(run.backward_data(step, true), dx, "dx");
       }
