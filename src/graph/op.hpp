@@ -132,7 +132,8 @@ class Kernel {
 class GradientBuilder;
 namespace kernels {
 struct AdamArgs;
-}
+struct SgdArgs;
+}  // namespace kernels
 
 // An update that treats every element by itself: it can be applied to parts of a parameter as soon as their gradient is
 // known, so that the whole gradient never exists.
@@ -142,10 +143,14 @@ class ElementUpdate {
   // Elements [begin, begin + count) of the parameter and its slots (`state`); `gradient` is that of the first of them.
   virtual void run(const StepContext& step, std::span<const Operand> state, std::int64_t begin, std::int64_t count,
                    const float* gradient) const = 0;
-  // For kernels that apply the commonest rule themselves: whether this is it (Adam without amsgrad), and if so its arguments
-  // for a whole parameter, without gradient.
+  // For kernels that apply the commonest rules themselves: whether this is it (Adam without amsgrad; SGD), and if so its
+  // arguments for a whole parameter, without gradient.
   virtual bool as_adam(const StepContext& /*step*/, std::span<const Operand> /*state*/,
                        kernels::AdamArgs& /*args*/) const {
+    return false;
+  }
+  virtual bool as_sgd(const StepContext& /*step*/, std::span<const Operand> /*state*/,
+                      kernels::SgdArgs& /*args*/) const {
     return false;
   }
 };

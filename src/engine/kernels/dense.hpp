@@ -95,15 +95,16 @@ struct DenseBackwardBiasArgs {
   bool first = true;
 };
 
-// Backward-data, the gradient of the weights and Adam's update of them, with the bits of these three
-// one after the other.
-struct DenseBackwardAdamArgs {
+// Backward-data, the gradient of the weights and their update, with the bits of these three one
+// after the other. `Rule` is AdamArgs or SgdArgs.
+template <typename Rule>
+struct DenseBackwardUpdateArgs {
   DenseBackwardDataArgs data;  // kDenseFewSamples at most, all of the batch
   const float* src = nullptr;  // may be where data.diff_src is
   std::int64_t src_stride = 0;
-  // Weights and moments from data.weights on, without v_max, grad_scale 1. Gradient and count are
-  // not read.
-  AdamArgs adam;
+  // Weights and their state from data.weights on, without v_max, grad_scale 1. Gradient and count
+  // are not read.
+  Rule update;
 };
 
 struct DenseKernels {
@@ -116,7 +117,8 @@ struct DenseKernels {
   void (*pack_row)(DenseShape shape, std::int64_t k, const float* row, float* packed) = nullptr;
   void (*unpack_row)(DenseShape shape, std::int64_t k, const float* packed, float* row) = nullptr;
   // Null where one after the other is as fast: registers of sixteen floats are wanted.
-  void (*backward_adam)(const DenseBackwardAdamArgs&) = nullptr;
+  void (*backward_adam)(const DenseBackwardUpdateArgs<AdamArgs>&) = nullptr;
+  void (*backward_sgd)(const DenseBackwardUpdateArgs<SgdArgs>&) = nullptr;
 };
 
 }  // namespace surefit::kernels

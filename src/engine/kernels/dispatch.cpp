@@ -18,7 +18,7 @@ KernelTable make_table();
 namespace avx512 {
 void fill_winograd(KernelTable& table);
 void fill_direct(KernelTable& table);
-void fill_dense_adam(KernelTable& table);
+void fill_dense_update(KernelTable& table);
 void fill_optimizers(KernelTable& table);
 }  // namespace avx512
 
@@ -56,7 +56,7 @@ KernelTable make_avx512_table() {
   table.isa = "avx512";
   avx512::fill_winograd(table);
   avx512::fill_direct(table);
-  avx512::fill_dense_adam(table);
+  avx512::fill_dense_update(table);
   avx512::fill_optimizers(table);
   return table;
 }

@@ -34,6 +34,30 @@ struct AdamRule {
   float keep1, keep2, alpha, eps, decay;
 };
 
+// SGD without momentum.
+struct SgdRule {
+  explicit SgdRule(const SgdArgs& a) : lr(a.lr), decay(a.weight_decay * a.lr) {}
+  template <class V>
+  SUREFIT_INLINE void operator()(V g, V& w) const {
+    w = fused(-lr, g, fused(-decay, w, w));
+  }
+  float lr, decay;
+};
+
+// SGD with momentum, whose velocity is v.
+struct MomentumRule {
+  explicit MomentumRule(const SgdArgs& a)
+      : lr(a.lr), momentum(a.momentum), decay(a.weight_decay * a.lr), nesterov(a.nesterov) {}
+  template <class V>
+  SUREFIT_INLINE void operator()(V g, V& w, V& v) const {
+    const V step = g * lr;
+    v = fused(momentum, v, -step);
+    w = fused(-decay, w, w) + (nesterov ? fused(momentum, v, -step) : v);
+  }
+  float lr, momentum, decay;
+  bool nesterov;
+};
+
 // Runs step(gradient, state&...) over arrays updated in place, sixteen elements at a time where
 // that is one register, then eight; tails through the same code.
 template <class F, class... State>

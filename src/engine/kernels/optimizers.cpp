@@ -9,24 +9,11 @@ namespace {
 
 // Fused by name, as in AdamRule.
 void sgd(const SgdArgs& a) {
-  const float lr = a.lr, momentum = a.momentum, decay = a.weight_decay * a.lr;
   if (a.velocity == nullptr) {
-    update(
-        a.count, a.grad_scale, a.gradient,
-        [=](auto g, auto& w)
-            __attribute__((always_inline)) { w = fused(-lr, g, fused(-decay, w, w)); },
-        a.weights);
-    return;
+    update(a.count, a.grad_scale, a.gradient, SgdRule(a), a.weights);
+  } else {
+    update(a.count, a.grad_scale, a.gradient, MomentumRule(a), a.weights, a.velocity);
   }
-  const bool nesterov = a.nesterov;
-  update(
-      a.count, a.grad_scale, a.gradient,
-      [=](auto g, auto& w, auto& v) __attribute__((always_inline)) {
-        const auto step = g * lr;
-        v = fused(momentum, v, -step);
-        w = fused(-decay, w, w) + (nesterov ? fused(momentum, v, -step) : v);
-      },
-      a.weights, a.velocity);
 }
 
 void adam(const AdamArgs& a) {

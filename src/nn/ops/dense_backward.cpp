@@ -199,21 +199,42 @@ class DenseBackwardDataOp final : public Op {
   ValueType input_;
 };
 
+// All three at once by `kernel`, for the part of the weights that `data` is about.
+template <typename Rule>
+void backward_and_update(void (*kernel)(const kernels::DenseBackwardUpdateArgs<Rule>&),
+                         const DensePart& part, const kernels::DenseBackwardDataArgs& data,
+                         const Task& task, const Rule& update) {
+  kernel({.data = data,
+          .src = task.inputs[0].at(task.begin) + part.k_begin,
+          .src_stride = float_stride(task.inputs[0]),
+          .update = update});
+}
+
+// Of one part of a parameter and what the rule keeps for it.
+float* part_of(float* state, const DensePart& part) {
+  return state == nullptr ? nullptr : state + part.weights_begin;
+}
+
 // All three at once where there is a kernel for it; false, with nothing done, where there is none.
-bool backward_adam(const DensePart& part, const kernels::DenseBackwardDataArgs& data,
-                   const Task& task, const ElementUpdate& update) {
-  const auto kernel = kernels::table().dense.backward_adam;
-  kernels::DenseBackwardAdamArgs args;
-  if (kernel == nullptr || !update.as_adam(*task.step, task.inputs.subspan(3), args.adam) ||
-      args.adam.grad_scale != 1.0f)
-    return false;
-  args.data = data;
-  args.src = task.inputs[0].at(task.begin) + part.k_begin;
-  args.src_stride = float_stride(task.inputs[0]);
-  for (float** first : {&args.adam.weights, &args.adam.m, &args.adam.v})
-    *first += part.weights_begin;
-  kernel(args);
-  return true;
+bool backward_at_once(const DensePart& part, const kernels::DenseBackwardDataArgs& data,
+                      const Task& task, const ElementUpdate& update) {
+  const kernels::DenseKernels& dense = kernels::table().dense;
+  const std::span<const Operand> state = task.inputs.subspan(3);
+  kernels::AdamArgs adam;
+  if (dense.backward_adam != nullptr && update.as_adam(*task.step, state, adam) &&
+      adam.grad_scale == 1.0f) {
+    for (float** array : {&adam.weights, &adam.m, &adam.v}) *array = part_of(*array, part);
+    backward_and_update(dense.backward_adam, part, data, task, adam);
+    return true;
+  }
+  kernels::SgdArgs sgd;
+  if (dense.backward_sgd != nullptr && update.as_sgd(*task.step, state, sgd) &&
+      sgd.grad_scale == 1.0f) {
+    for (float** array : {&sgd.weights, &sgd.velocity}) *array = part_of(*array, part);
+    backward_and_update(dense.backward_sgd, part, data, task, sgd);
+    return true;
+  }
+  return false;
 }
 
 // Both gradients of a layer that is cut along its inputs, and in batches of few samples the update
@@ -263,7 +284,7 @@ class DenseBackwardOp final : public Op {
           data_args(strip.part, task, task.inputs[1], task.inputs[2], task.outputs[first]);
       data.k_begin = strip.begin;
       data.k_end = strip.end;
-      if (update && backward_adam(strip.part, data, task, *update)) return;
+      if (update && backward_at_once(strip.part, data, task, *update)) return;
       kernels::DenseBackwardWeightsArgs weights = weights_args(strip.part.shape, task);
       weights.src += strip.part.k_begin;
       weights.unit_end = kernels::dense_units(shape);

@@ -8,13 +8,16 @@ OptimizerPtr make_optimizer(const SGD& spec) {
     throw ConfigError(fmt::format("[SGD] momentum; expected 0 to 1; got {}", spec.momentum));
   UpdateRule rule{.kind = "sgd"};
   if (spec.momentum > 0) rule.slots = {"momentum"};
-  rule.run = [momentum = static_cast<float>(spec.momentum),
-              nesterov = spec.nesterov](const UpdateRange& range) {
+  rule.as_sgd = [momentum = static_cast<float>(spec.momentum),
+                 nesterov = spec.nesterov](const UpdateRange& range) {
     auto args = update_args<kernels::SgdArgs>(range);
     args.velocity = range.slots[0];
     args.momentum = momentum;
     args.nesterov = nesterov;
-    kernels::table().optimizers.sgd(args);
+    return args;
+  };
+  rule.run = [args_of = rule.as_sgd](const UpdateRange& range) {
+    kernels::table().optimizers.sgd(args_of(range));
   };
   return make_optimizer(rule, options_of(spec));
 }

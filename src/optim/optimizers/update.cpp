@@ -63,13 +63,22 @@ class ElementRule final : public ElementUpdate {
   }
   bool as_adam(const StepContext& step, std::span<const Operand> state,
                kernels::AdamArgs& args) const override {
-    if (!node_.rule.as_adam || node_.options.average) return false;
-    args = node_.rule.as_adam(
-        range_of(node_, step, state[0].at(), state.subspan(1), 0, 0, nullptr, 1.0));
-    return true;
+    return as_args(node_.rule.as_adam, step, state, args);
+  }
+  bool as_sgd(const StepContext& step, std::span<const Operand> state,
+              kernels::SgdArgs& args) const override {
+    return as_args(node_.rule.as_sgd, step, state, args);
   }
 
  private:
+  template <typename Args>
+  bool as_args(const std::function<Args(const UpdateRange&)>& args_of, const StepContext& step,
+               std::span<const Operand> state, Args& args) const {
+    if (!args_of || node_.options.average) return false;
+    args = args_of(range_of(node_, step, state[0].at(), state.subspan(1), 0, 0, nullptr, 1.0));
+    return true;
+  }
+
   UpdateNode node_;
 };
 

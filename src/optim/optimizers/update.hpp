@@ -27,7 +27,9 @@ struct UpdateRule {
   std::string_view kind;  // a literal
   std::vector<std::string> slots = {};
   std::function<void(const UpdateRange&)> run = {};
-  std::function<kernels::AdamArgs(const UpdateRange&)> as_adam = {};  // ElementUpdate::as_adam
+  // Of ElementUpdate, where this is the rule.
+  std::function<kernels::AdamArgs(const UpdateRange&)> as_adam = {};
+  std::function<kernels::SgdArgs(const UpdateRange&)> as_sgd = {};
 };
 
 // The options of SUREFIT_OPTIMIZER_COMMON.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
+
 #include "engine/kernels_ops/support.hpp"
 
 namespace surefit::kernels {
@@ -231,14 +233,24 @@ TEST_P(DenseTest, NanReachesItsRowOnly) {
   }
 }
 
-// What backward_adam changes.
+// What a backward pass with update changes; `v` is Adam's, or none.
 struct Updated {
   Floats weights, m, v, dx;
 };
 
-// Inputs [k_begin, k_end); `kernel` null: with avx2's kernels one after the other.
-Updated backward_adam(const Problem& p, bool in_place, std::int64_t k_begin, std::int64_t k_end,
-                      void (*kernel)(const DenseBackwardAdamArgs&)) {
+// A rule with its arguments for a part of the weights, and its kernels.
+template <typename Args>
+struct Rule {
+  // Of weights from `at` on.
+  std::function<Args(float* weights, Updated&, std::int64_t at)> args;
+  void (*alone)(const Args&);
+  void (*at_once)(const DenseBackwardUpdateArgs<Args>&);
+};
+
+// Inputs [k_begin, k_end), by the kernel for all at once or with avx2's one after the other.
+template <typename Args>
+Updated backward_update(const Problem& p, bool in_place, std::int64_t k_begin, std::int64_t k_end,
+                        const Rule<Args>& rule, bool at_once) {
   const KernelTable& avx2 = *table_for("avx2");
   const std::int64_t count = dense_weight_count(p.shape);
   Problem own = p;
@@ -251,15 +263,8 @@ Updated backward_adam(const Problem& p, bool in_place, std::int64_t k_begin, std
   DenseBackwardDataArgs data = data_args(own, in_place ? own.x : u.dx);
   weights.k_begin = data.k_begin = k_begin;
   weights.k_end = data.k_end = k_end;
-  AdamArgs adam{.weights = own.packed.data(),
-                .gradient = dw.data(),
-                .m = u.m.data(),
-                .v = u.v.data(),
-                .alpha = 0.01f,
-                .lr = 0.02f,
-                .weight_decay = 0.3f};
-  if (kernel != nullptr) {
-    kernel({data, own.x.data(), p.x_stride, adam});
+  if (at_once) {
+    rule.at_once({data, own.x.data(), p.x_stride, rule.args(own.packed.data(), u, 0)});
   } else {
     avx2.dense.backward_weights(weights);
     avx2.dense.backward_data(data);
@@ -267,13 +272,10 @@ Updated backward_adam(const Problem& p, bool in_place, std::int64_t k_begin, std
     const std::int64_t width = rows ? p.shape.outputs : kDensePanel;
     for (std::int64_t unit = 0; unit < dense_units(p.shape); ++unit) {
       const std::int64_t at = (unit * p.shape.inputs + k_begin) * width;
-      AdamArgs part = adam;
-      part.weights += at;
-      part.gradient += at;
-      part.m += at;
-      part.v += at;
+      Args part = rule.args(own.packed.data(), u, at);
+      part.gradient = dw.data() + at;
       part.count = (k_end - k_begin + (rows ? 7 : 0)) / (rows ? 8 : 1) * (rows ? 8 : 1) * width;
-      avx2.optimizers.adam(part);
+      rule.alone(part);
     }
   }
   u.weights = own.packed;
@@ -281,21 +283,18 @@ Updated backward_adam(const Problem& p, bool in_place, std::int64_t k_begin, std
   return u;
 }
 
-// A run may move between machines with and without it.
-TEST(DenseAdam, Avx512GivesTheBitsOfAvx2OneAfterTheOther) {
-  const KernelTable* wide = table_for("avx512");
-  if (wide == nullptr) GTEST_SKIP() << "no AVX-512 here";
-  EXPECT_STREQ(wide->bits, "avx2");
+// A run may move between machines with and without the kernel.
+template <typename Args>
+void expect_bits_of_one_after_the_other(const KernelTable& wide, const Rule<Args>& rule) {
   for (const std::int64_t outputs : {1, 3, 10, 15, 16, 17, 40, 84}) {
     for (const std::int64_t inputs : {1, 8, 13, 16, 45, 112, 300}) {
       for (const std::int64_t samples : {1, 2, 7, 8, 9, 16}) {
         SCOPED_TRACE(testing::Message() << inputs << " x " << outputs << ", " << samples);
-        const Problem p = make(*wide, {inputs, outputs, samples});
+        const Problem p = make(wide, {inputs, outputs, samples});
         for (const bool in_place : {false, true}) {
           for (const std::int64_t begin : {std::int64_t{0}, inputs / 16 * 8}) {
-            const Updated want = backward_adam(p, in_place, begin, inputs, nullptr);
-            const Updated got =
-                backward_adam(p, in_place, begin, inputs, wide->dense.backward_adam);
+            const Updated want = backward_update(p, in_place, begin, inputs, rule, false);
+            const Updated got = backward_update(p, in_place, begin, inputs, rule, true);
             expect_same_bits(got.weights, want.weights);
             expect_same_bits(got.m, want.m);
             expect_same_bits(got.v, want.v);
@@ -303,6 +302,47 @@ TEST(DenseAdam, Avx512GivesTheBitsOfAvx2OneAfterTheOther) {
           }
         }
       }
+    }
+  }
+}
+
+class DenseUpdate : public testing::Test {
+ protected:
+  void SetUp() override {
+    wide_ = table_for("avx512");
+    if (wide_ == nullptr) GTEST_SKIP() << "no AVX-512 here";
+    EXPECT_STREQ(wide_->bits, "avx2");
+  }
+  const KernelTable* wide_ = nullptr;
+};
+
+TEST_F(DenseUpdate, AdamWithItsBackwardPassGivesTheBitsOfOneAfterTheOther) {
+  const auto args = [](float* weights, Updated& u, std::int64_t at) {
+    return AdamArgs{.weights = weights + at,
+                    .m = u.m.data() + at,
+                    .v = u.v.data() + at,
+                    .alpha = 0.01f,
+                    .lr = 0.02f,
+                    .weight_decay = 0.3f};
+  };
+  expect_bits_of_one_after_the_other<AdamArgs>(
+      *wide_, {args, table_for("avx2")->optimizers.adam, wide_->dense.backward_adam});
+}
+
+TEST_F(DenseUpdate, SgdWithItsBackwardPassGivesTheBitsOfOneAfterTheOther) {
+  for (const float momentum : {0.0f, 0.9f}) {
+    for (const bool nesterov : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "momentum " << momentum << ", nesterov " << nesterov);
+      const auto args = [=](float* weights, Updated& u, std::int64_t at) {
+        return SgdArgs{.weights = weights + at,
+                       .velocity = momentum > 0 ? u.m.data() + at : nullptr,
+                       .lr = 0.02f,
+                       .momentum = momentum,
+                       .nesterov = nesterov,
+                       .weight_decay = 0.3f};
+      };
+      expect_bits_of_one_after_the_other<SgdArgs>(
+          *wide_, {args, table_for("avx2")->optimizers.sgd, wide_->dense.backward_sgd});
     }
   }
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense's backward passes and Adam in one, for few samples.
+// Dense's backward passes and the update of its weights in one, for few samples.
 //
-// A root and a division of sixteen weights occupy the divider for twenty cycles and nothing else,
-// so the update of a tile of weights goes between the products of the next tile: a vector of it
-// after every few multiply-adds, which is as far as a processor looks ahead.
+// Adam's root and division of sixteen weights occupy the divider for twenty cycles and nothing
+// else, so the update of a tile of weights goes between the products of the next tile: a vector of
+// it after every few multiply-adds, which is as far as a processor looks ahead.
+#include <array>
+#include <tuple>
+#include <utility>
+
 #include "engine/kernels/dense.hpp"
 #include "engine/kernels/dense_panels.hpp"
 #include "engine/kernels/dense_rows.hpp"
@@ -22,27 +26,18 @@ struct WaitingRoom {
 };
 
 // The tile of weights that waits for its update. The room is not a part of it, so that a compiler
-// need not take a store there for a change of the rest, which is best kept in registers.
+// need not take a store there for a change of the rest, which is best kept in registers. `state` is
+// what the rule works on: the weights, and what it keeps for each of them.
+template <class Rule, std::size_t N>
 class Waiting {
  public:
-  Waiting(const AdamArgs& args, WaitingRoom& room)
-      : rule_(args),
-        weights_(args.weights),
-        m_(args.m),
-        v_(args.v),
-        waiting_(room.gradient[0]),
-        next_(room.gradient[1]) {}
+  Waiting(const Rule& rule, const std::array<float*, N>& state, WaitingRoom& room)
+      : rule_(rule), state_(state), waiting_(room.gradient[0]), next_(room.gradient[1]) {}
 
   // Updates a vector, if one is left.
   SUREFIT_INLINE void next() {
     if (done_ == count_) return;
-    const std::int64_t i = at_ + done_;
-    V16 w = load16(weights_ + i), m = load16(m_ + i), v = load16(v_ + i);
-    rule_.moments(load16(waiting_ + done_), w, m, v);
-    rule_.step(w, m, v);
-    store16(weights_ + i, w);
-    store16(m_ + i, m);
-    store16(v_ + i, v);
+    next_of(std::make_index_sequence<N>{});
     done_ += kVector;
     asm volatile("" ::: "memory");  // or the compiler puts all of a tile's side by side
   }
@@ -64,9 +59,28 @@ class Waiting {
   }
 
  private:
-  AdamRule rule_;
-  float *weights_, *m_, *v_, *waiting_, *next_;
+  template <std::size_t... I>
+  SUREFIT_INLINE void next_of(std::index_sequence<I...>) {
+    const std::int64_t at = at_ + done_;
+    V16 values[N] = {load16(state_[I] + at)...};
+    rule_(load16(waiting_ + done_), values[I]...);
+    (store16(state_[I] + at, values[I]), ...);
+  }
+
+  Rule rule_;
+  std::array<float*, N> state_;
+  float *waiting_, *next_;
   std::int64_t at_ = 0, done_ = 0, count_ = 0;
+};
+
+// One call: what to compute, the rule, and what it works on.
+template <class Rule, std::size_t N>
+struct Job {
+  DenseBackwardDataArgs data;
+  const float* src;
+  std::int64_t src_stride;
+  Rule rule;
+  std::array<float*, N> state;
 };
 
 // dx of S samples and sixteen k.
@@ -81,14 +95,15 @@ SUREFIT_INLINE void rows_data(const DenseBackwardDataArgs& a, std::int64_t n, st
 }
 
 // Inputs from k on, fewer than sixteen, one pass after the other.
-void rows_rest(const DenseBackwardAdamArgs& args, std::int64_t k) {
-  DenseBackwardDataArgs data = args.data;
+template <class Rule, std::size_t N>
+void rows_rest(const Job<Rule, N>& job, std::int64_t k) {
+  DenseBackwardDataArgs data = job.data;
   data.k_begin = k;
   alignas(64) float gradient[kDenseRowsMax * kVector];
   DenseBackwardWeightsArgs weights;
   weights.shape = {data.k_end - k, data.shape.outputs};
-  weights.src = args.src + k;
-  weights.src_stride = args.src_stride;
+  weights.src = job.src + k;
+  weights.src_stride = job.src_stride;
   weights.diff_dst = data.diff_dst;
   weights.diff_dst_stride = data.diff_dst_stride;
   weights.diff_weights = gradient;
@@ -97,20 +112,22 @@ void rows_rest(const DenseBackwardAdamArgs& args, std::int64_t k) {
   weights.k_end = weights.shape.inputs;
   rows_backward_weights(weights);
   rows_backward_data(data);
-  const AdamArgs& adam = args.adam;
   const std::int64_t at = rows_index(data.shape, k, 0);
-  update(dense_weight_count(weights.shape), adam.grad_scale, gradient, AdamRule(adam),
-         adam.weights + at, adam.m + at, adam.v + at);
+  std::apply(
+      [&](auto*... state) {
+        update(dense_weight_count(weights.shape), 1.0f, gradient, job.rule, (state + at)...);
+      },
+      job.state);
 }
 
-template <int Outputs>
-void rows_adam(const DenseBackwardAdamArgs& args) {
-  const DenseBackwardDataArgs a = args.data;
-  const float* const src = args.src + a.sample_begin * args.src_stride;
+template <int Outputs, class Rule, std::size_t N>
+void rows_update(const Job<Rule, N>& job) {
+  const DenseBackwardDataArgs a = job.data;
+  const float* const src = job.src + a.sample_begin * job.src_stride;
   const float* const diff_dst = a.diff_dst + a.sample_begin * a.diff_dst_stride;
-  const std::int64_t src_stride = args.src_stride, samples = a.sample_end - a.sample_begin;
+  const std::int64_t src_stride = job.src_stride, samples = a.sample_end - a.sample_begin;
   WaitingRoom room;
-  Waiting waiting(args.adam, room);
+  Waiting waiting(job.rule, job.state, room);
   std::int64_t k = a.k_begin;
   for (; k + kVector <= a.k_end; k += kVector) {
     const float *x = src + k, *dy = diff_dst;
@@ -141,7 +158,7 @@ void rows_adam(const DenseBackwardAdamArgs& args) {
     waiting.turn(at, Outputs * kVector);
   }
   waiting.rest();
-  if (k < a.k_end) rows_rest(args, k);
+  if (k < a.k_end) rows_rest(job, k);
 }
 
 template <int V>
@@ -157,7 +174,7 @@ constexpr int kPanelRows = 8;  // k of a tile
 
 // R consecutive k of a panel: their gradients, and their share of dx with samples in its lanes.
 // `x` is at the first of them, dy has outputs in its lanes and dy_lanes samples.
-template <int V, int R>
+template <int V, int R, class Waiting>
 SUREFIT_INLINE void panel_tile(const float* x, std::int64_t x_stride, std::int64_t rows,
                                const float (*dy)[kDensePanel], const float (*dy_lanes)[V * kBlock],
                                const float* w, std::int64_t at, bool first, float (*dx)[V * kBlock],
@@ -183,14 +200,14 @@ SUREFIT_INLINE void panel_tile(const float* x, std::int64_t x_stride, std::int64
 }
 
 // k [strip, strip + count) of samples that V vectors have room for.
-template <int V>
-void panel_strip(const DenseBackwardAdamArgs& args, std::int64_t strip, std::int64_t count) {
-  const DenseBackwardDataArgs& a = args.data;
+template <int V, class Rule, std::size_t N>
+void panel_strip(const Job<Rule, N>& job, std::int64_t strip, std::int64_t count) {
+  const DenseBackwardDataArgs& a = job.data;
   const std::int64_t n0 = a.sample_begin, rows = a.sample_end - n0;
   alignas(64) float dx[kLanesStrip][V * kBlock], dy_lanes[kDensePanel][V * kBlock];
   alignas(64) float dy[kDenseFewSamples][kDensePanel];
   WaitingRoom room;
-  Waiting waiting(args.adam, room);
+  Waiting waiting(job.rule, job.state, room);
   for (std::int64_t unit = 0; unit < dense_units(a.shape); ++unit) {
     const std::int64_t oc = unit * kDensePanel;
     lanes_of_outputs<V>(a, n0, rows, oc, dy_lanes);
@@ -198,11 +215,11 @@ void panel_strip(const DenseBackwardAdamArgs& args, std::int64_t strip, std::int
                      a.shape.outputs - oc, dy);
     for (std::int64_t i = 0; i < count; i += kPanelRows) {
       const std::int64_t at = (unit * a.shape.inputs + strip + i) * kDensePanel;
-      const float* x = args.src + n0 * args.src_stride + strip + i;
+      const float* x = job.src + n0 * job.src_stride + strip + i;
       const int here = static_cast<int>(count - i < kPanelRows ? count - i : kPanelRows);
       with_count<kPanelRows>(here, [&](auto r) SUREFIT_LAMBDA {
-        panel_tile<V, r.value>(x, args.src_stride, rows, dy, dy_lanes, a.weights + at, at,
-                               unit == 0, dx + i, waiting);
+        panel_tile<V, r.value>(x, job.src_stride, rows, dy, dy_lanes, a.weights + at, at, unit == 0,
+                               dx + i, waiting);
       });
     }
   }
@@ -210,32 +227,51 @@ void panel_strip(const DenseBackwardAdamArgs& args, std::int64_t strip, std::int
   store_lanes_of_inputs<V>(a, n0, rows, strip, count, dx);
 }
 
-void panel_adam(const DenseBackwardAdamArgs& args) {
-  const DenseBackwardDataArgs& a = args.data;
+template <class Rule, std::size_t N>
+void panels_update(const Job<Rule, N>& job) {
+  const DenseBackwardDataArgs& a = job.data;
   for (std::int64_t strip = a.k_begin; strip < a.k_end; strip += kLanesStrip) {
     const std::int64_t count = a.k_end - strip < kLanesStrip ? a.k_end - strip : kLanesStrip;
     if (a.sample_end - a.sample_begin > kBlock) {
-      panel_strip<2>(args, strip, count);
+      panel_strip<2>(job, strip, count);
     } else {
-      panel_strip<1>(args, strip, count);
+      panel_strip<1>(job, strip, count);
     }
   }
 }
 
-void backward_adam(const DenseBackwardAdamArgs& args) {
+template <class Args, class Rule, std::size_t N>
+void backward_update(const DenseBackwardUpdateArgs<Args>& args, const Rule& rule,
+                     const std::array<float*, N>& state) {
+  const Job<Rule, N> job{args.data, args.src, args.src_stride, rule, state};
   const std::int64_t outputs = args.data.shape.outputs;
   if (outputs > kDenseRowsMax) {
-    panel_adam(args);
+    panels_update(job);
   } else {
     with_count<kDenseRowsMax>(static_cast<int>(outputs),
-                              [&](auto count) SUREFIT_LAMBDA { rows_adam<count.value>(args); });
+                              [&](auto count) SUREFIT_LAMBDA { rows_update<count.value>(job); });
+  }
+}
+
+void backward_adam(const DenseBackwardUpdateArgs<AdamArgs>& args) {
+  const AdamArgs& a = args.update;
+  backward_update(args, AdamRule(a), std::array{a.weights, a.m, a.v});
+}
+
+void backward_sgd(const DenseBackwardUpdateArgs<SgdArgs>& args) {
+  const SgdArgs& a = args.update;
+  if (a.velocity == nullptr) {
+    backward_update(args, SgdRule(a), std::array{a.weights});
+  } else {
+    backward_update(args, MomentumRule(a), std::array{a.weights, a.velocity});
   }
 }
 
 }  // namespace
 
-void fill_dense_adam(KernelTable& table) {
+void fill_dense_update(KernelTable& table) {
   table.dense.backward_adam = backward_adam;
+  table.dense.backward_sgd = backward_sgd;
 }
 
 }  // namespace surefit::kernels::SUREFIT_ISA
