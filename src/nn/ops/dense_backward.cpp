@@ -199,42 +199,35 @@ class DenseBackwardDataOp final : public Op {
   ValueType input_;
 };
 
-// All three at once by `kernel`, for the part of the weights that `data` is about.
-template <typename Rule>
-void backward_and_update(void (*kernel)(const kernels::DenseBackwardUpdateArgs<Rule>&),
-                         const DensePart& part, const kernels::DenseBackwardDataArgs& data,
-                         const Task& task, const Rule& update) {
+// All three at once by `kernel`, where there is one and `update` is its rule; otherwise false, with
+// nothing done. `arrays` are those of the rule that go along with the weights.
+template <typename Rule, typename... Arrays>
+bool backward_by(void (*kernel)(const kernels::DenseBackwardUpdateArgs<Rule>&),
+                 bool (ElementUpdate::*as_rule)(const StepContext&, std::span<const Operand>, Rule&)
+                     const,
+                 const DensePart& part, const kernels::DenseBackwardDataArgs& data,
+                 const Task& task, const ElementUpdate& update, Arrays... arrays) {
+  Rule rule;
+  if (kernel == nullptr || !(update.*as_rule)(*task.step, task.inputs.subspan(3), rule) ||
+      rule.grad_scale != 1.0f)
+    return false;
+  for (float** array : {&(rule.*arrays)...})
+    if (*array != nullptr) *array += part.weights_begin;
   kernel({.data = data,
           .src = task.inputs[0].at(task.begin) + part.k_begin,
           .src_stride = float_stride(task.inputs[0]),
-          .update = update});
+          .update = rule});
+  return true;
 }
 
-// Of one part of a parameter and what the rule keeps for it.
-float* part_of(float* state, const DensePart& part) {
-  return state == nullptr ? nullptr : state + part.weights_begin;
-}
-
-// All three at once where there is a kernel for it; false, with nothing done, where there is none.
 bool backward_at_once(const DensePart& part, const kernels::DenseBackwardDataArgs& data,
                       const Task& task, const ElementUpdate& update) {
+  using kernels::AdamArgs, kernels::SgdArgs;
   const kernels::DenseKernels& dense = kernels::table().dense;
-  const std::span<const Operand> state = task.inputs.subspan(3);
-  kernels::AdamArgs adam;
-  if (dense.backward_adam != nullptr && update.as_adam(*task.step, state, adam) &&
-      adam.grad_scale == 1.0f) {
-    for (float** array : {&adam.weights, &adam.m, &adam.v}) *array = part_of(*array, part);
-    backward_and_update(dense.backward_adam, part, data, task, adam);
-    return true;
-  }
-  kernels::SgdArgs sgd;
-  if (dense.backward_sgd != nullptr && update.as_sgd(*task.step, state, sgd) &&
-      sgd.grad_scale == 1.0f) {
-    for (float** array : {&sgd.weights, &sgd.velocity}) *array = part_of(*array, part);
-    backward_and_update(dense.backward_sgd, part, data, task, sgd);
-    return true;
-  }
-  return false;
+  return backward_by(dense.backward_adam, &ElementUpdate::as_adam, part, data, task, update,
+                     &AdamArgs::weights, &AdamArgs::m, &AdamArgs::v) ||
+         backward_by(dense.backward_sgd, &ElementUpdate::as_sgd, part, data, task, update,
+                     &SgdArgs::weights, &SgdArgs::velocity);
 }
 
 // Both gradients of a layer that is cut along its inputs, and in batches of few samples the update
